@@ -1,0 +1,168 @@
+"""Every error this package raises on purpose, in one tree.
+
+::
+
+    CollectorError
+    ├── BusError
+    │   ├── BusFull              no room now; the caller answers 503 and the agent keeps its batch
+    │   └── BusClosed            the bus is shut; the process is stopping
+    ├── StoreError
+    │   ├── TemporaryStoreError  a retry can help: network, overload, 5xx, 408, 429
+    │   └── PermanentStoreError  a retry cannot help: the store refuses these samples for good
+    ├── RegistryError            a registry could not be read or written
+    ├── PresenceError            the presence store gave no answer: the detector counts as blind
+    ├── OutboxError              the outbox could not make an event durable, or could not be read
+    │   └── FencedOutboxError    the caller's fence is older than the newest: its lease is lost
+    ├── SnapshotError            a snapshot file cannot be read or written
+    ├── HubError                 an answer of the hub, or the lack of one
+    │   ├── TemporaryHubError    a retry can help: network, 408, 429, 401, 403, 5xx
+    │   ├── PermanentHubError    a retry cannot help: any other 4xx; ``status`` and ``code`` say which
+    │   └── FencedHubError       412: another sender holds the lease; ``newest`` is the fence it has
+    └── HubUnavailableError      a token cannot be judged now; never turned into a 401
+
+An error's text names the cause, the value and the way out, and never holds a token, a license or a
+password.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BusClosed",
+    "BusError",
+    "BusFull",
+    "CollectorError",
+    "FencedHubError",
+    "FencedOutboxError",
+    "HubError",
+    "HubUnavailableError",
+    "OutboxError",
+    "PermanentHubError",
+    "PermanentStoreError",
+    "PresenceError",
+    "RegistryError",
+    "SnapshotError",
+    "StoreError",
+    "TemporaryHubError",
+    "TemporaryStoreError",
+]
+
+
+class CollectorError(Exception):
+    """Root of all errors of this package."""
+
+
+class BusError(CollectorError):
+    """A batch could not be put on the bus, or could not be taken from it."""
+
+
+class BusFull(BusError):  # noqa: N818 - the protocol's documented name
+    """The shard has no room now. Temporary: the same batch can be published again later."""
+
+
+class BusClosed(BusError):  # noqa: N818 - the protocol's documented name
+    """The bus was closed and takes nothing more in this process."""
+
+
+class StoreError(CollectorError):
+    """The time-series store did not do what it was asked."""
+
+
+class TemporaryStoreError(StoreError):
+    """A retry of the same call can help; the samples must be kept."""
+
+
+class PermanentStoreError(StoreError):
+    """A retry of the same call cannot help; the samples belong into the dead letters."""
+
+
+class RegistryError(CollectorError):
+    """The registry could not be read or written. Temporary unless its text says otherwise."""
+
+
+class PresenceError(CollectorError):
+    """The presence store gave no answer. Nothing may be concluded about any agent from this."""
+
+
+class OutboxError(CollectorError):
+    """The outbox could not make events durable, or could not be read."""
+
+
+class FencedOutboxError(OutboxError):
+    """The caller's fencing token is older than the newest: it lost the lease and must stop.
+
+    Attributes:
+        fence: The token that was refused.
+        newest: The newest token that the outbox has seen.
+    """
+
+    def __init__(self, *, fence: int, newest: int) -> None:
+        super().__init__(
+            f"fence {fence} is older than {newest}: the lease is lost, take it anew before acting"
+        )
+        self.fence = fence
+        self.newest = newest
+
+
+class SnapshotError(CollectorError):
+    """A snapshot file cannot be read or written; the text names the file and what to do."""
+
+
+class HubError(CollectorError):
+    """The hub answered with an error, or did not answer.
+
+    Attributes:
+        status: HTTP status of the answer; None when there was no readable answer.
+        code: The hub's own word for the error (``license_unknown`` …), when it sent one.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class TemporaryHubError(HubError):
+    """A retry can help: network error, 408, 429, 401, 403, 5xx, or an answer that makes no sense.
+
+    Attributes:
+        retry_after_seconds: How long the hub asked to wait, or None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message, status=status, code=code)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class PermanentHubError(HubError):
+    """A retry of the same request cannot help (a 4xx other than 401, 403, 408, 412, 429)."""
+
+
+class FencedHubError(HubError):
+    """412: the hub has seen a newer fence. Nothing was taken; the lease is lost.
+
+    Attributes:
+        newest: The newest fence that the hub knows, or None when it did not tell.
+    """
+
+    def __init__(self, message: str, *, newest: int | None) -> None:
+        super().__init__(message, status=412, code="fenced")
+        self.newest = newest
+
+
+class HubUnavailableError(CollectorError):
+    """A token unknown here cannot be judged now: the hub is down, or look-ups are limited.
+
+    Attributes:
+        retry_after_seconds: What the agent is told to wait.
+    """
+
+    def __init__(self, message: str, *, retry_after_seconds: float = 30.0) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds

@@ -1,0 +1,5 @@
+"""What tests of a collector need: a clock of their own, fakes, and one contract suite a protocol."""
+
+from ahcollector.testing._clock import FakeClock
+
+__all__ = ["FakeClock"]
