@@ -1,0 +1,66 @@
+"""Request bodies of the hub: bounded, and decoded so that one bad event spoils only itself."""
+
+import hashlib
+import json
+
+from ahwire.hub import RejectedEvent
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ahwire import Event
+from ahwire.errors import DecodeError
+
+BODY_BYTES_MAX = 8 << 20
+EVENTS_MAX = 200
+
+
+class RefusedBodyError(Exception):
+    """The body of a request cannot be used; the text says why."""
+
+
+async def read_body(request: Request) -> bytes:
+    """The whole body.
+
+    Raises:
+        RefusedBodyError: it is over the limit; the rest is not read.
+    """
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_BYTES_MAX:
+            raise RefusedBodyError(f"the body is over {BODY_BYTES_MAX} bytes")
+    return bytes(body)
+
+
+def decode_events(body: bytes) -> tuple[list[Event], list[RejectedEvent]]:
+    """The events that can be read, and those that cannot with the reason.
+
+    Raises:
+        RefusedBodyError: the body as a whole is not `{"events": [1..200]}`.
+    """
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RefusedBodyError(f"the body is not JSON: {error}") from error
+    items = data.get("events") if isinstance(data, dict) else None
+    if not isinstance(items, list) or not 1 <= len(items) <= EVENTS_MAX:
+        raise RefusedBodyError(f"events: expected a list of 1 to {EVENTS_MAX}")
+    accepted: list[Event] = []
+    rejected: list[RejectedEvent] = []
+    for place, item in enumerate(items):
+        try:
+            accepted.append(Event.from_json(json.dumps(item).encode()))
+        except DecodeError as error:
+            event_id = item.get("event_id") if isinstance(item, dict) else None
+            if not isinstance(event_id, str):
+                raise RefusedBodyError(f"events[{place}]: {error}") from error
+            rejected.append(RejectedEvent(event_id=event_id, reason=str(error)))
+    return accepted, rejected
+
+
+def etag_response(request: Request, body: bytes) -> Response:
+    """The body with its ETag, or 304 when the asker has it already."""
+    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    if request.headers.get("if-none-match") == etag:
+        return Response(status_code=304, headers={"ETag": etag})
+    return Response(body, media_type="application/json", headers={"ETag": etag})

@@ -1,0 +1,287 @@
+"""The development hub's HTTP side: the collector's calls, and an admin page and API.
+
+The collector's calls follow the contract in `ahwire.hub`. Everything asks for the hub token: as a
+bearer token from programs, as the password of HTTP Basic from a browser on the admin page.
+"""
+
+import base64
+import binascii
+import hmac
+import json
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from ahwire.hub import CompanySettings, Heartbeat, SeenReport
+from jinja2 import Environment, PackageLoader, select_autoescape
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from ah_server.hub._bodies import RefusedBodyError, decode_events, etag_response, read_body
+from ah_server.hub.company_settings import CompanySettingsTable
+from ah_server.hub.event_log import EventLog, FencedError
+from ah_server.hub.faults import FaultPlan, Faults
+from ah_server.hub.identities import EnrollRefusedError, Identities
+from ah_server.settings import Secret
+from ahwire.errors import DecodeError
+
+PREFIX = "/api/v1/monitoring/collector"
+_EMPTY_RULES = b'{"rules":[]}'
+_EMPTY_SILENCES = b'{"silences":[]}'
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def hub_app(
+    *, token: Secret, identities: Identities, event_log: EventLog, settings: CompanySettingsTable
+) -> Faults:
+    """Builds the hub's ASGI application; its failures are set on the returned `Faults`."""
+    collector = _CollectorCalls(identities=identities, event_log=event_log, settings=settings)
+    admin = _AdminCalls(identities=identities, event_log=event_log, settings=settings)
+    bearer = _guard(token)
+    routes = [
+        Route(PREFIX + "/enroll", bearer(collector.enroll), methods=["POST"]),
+        Route(PREFIX + "/credentials/renew", bearer(collector.renew), methods=["POST"]),
+        Route(PREFIX + "/agents", bearer(collector.agents), methods=["GET"]),
+        Route(PREFIX + "/events", bearer(collector.events), methods=["POST"]),
+        Route(PREFIX + "/agents/seen", bearer(collector.seen), methods=["POST"]),
+        Route(PREFIX + "/inventory", bearer(collector.inventory), methods=["POST"]),
+        Route(PREFIX + "/heartbeat", bearer(collector.heartbeat), methods=["POST"]),
+        Route(PREFIX + "/rules", bearer(collector.rules), methods=["GET"]),
+        Route(PREFIX + "/silences", bearer(collector.silences), methods=["GET"]),
+        Route(PREFIX + "/settings/{company_id}", bearer(collector.settings), methods=["GET"]),
+        Route("/admin", bearer(admin.page), methods=["GET"]),
+        Route("/admin/api/licenses", bearer(admin.new_license), methods=["POST"]),
+        Route("/admin/api/agents", bearer(admin.agents), methods=["GET"]),
+        Route("/admin/api/agents/{agent_id}/revoke", bearer(admin.revoke), methods=["POST"]),
+        Route("/admin/api/events", bearer(admin.events), methods=["GET"]),
+        Route("/admin/api/settings/{company_id}", bearer(admin.put_settings), methods=["PUT"]),
+        Route("/admin/api/faults", bearer(admin.faults), methods=["POST", "DELETE"]),
+        Route("/healthz", _healthz, methods=["GET"]),
+    ]
+    app = Starlette(
+        routes=routes,
+        exception_handlers={
+            RefusedBodyError: _refused,
+            DecodeError: _refused,
+            EnrollRefusedError: _enroll_refused,
+            FencedError: _fenced,
+        },
+    )
+    faults = Faults(app)
+    admin.plans = faults
+    return faults
+
+
+def _guard(token: Secret) -> Callable[[Handler], Handler]:
+    expected = token.reveal().encode()
+
+    def guard(handler: Handler) -> Handler:
+        async def guarded(request: Request) -> Response:
+            if not hmac.compare_digest(_presented(request), expected):
+                answer = _error(401, "unauthorized", "the hub token is missing or wrong")
+                answer.headers["WWW-Authenticate"] = 'Basic realm="hub", charset="UTF-8"'
+                return answer
+            return await handler(request)
+
+        return guarded
+
+    return guard
+
+
+def _presented(request: Request) -> bytes:
+    kind, _, value = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return value.encode()
+    if kind.lower() == "basic":
+        try:
+            return base64.b64decode(value, validate=True).partition(b":")[2]
+        except binascii.Error:
+            return b""
+    return b""
+
+
+async def _healthz(_request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+class _CollectorCalls:
+    def __init__(
+        self, *, identities: Identities, event_log: EventLog, settings: CompanySettingsTable
+    ) -> None:
+        self._identities = identities
+        self._event_log = event_log
+        self._settings = settings
+
+    async def enroll(self, request: Request) -> Response:
+        grant = await self._identities.enroll(await _mapping(request))
+        return Response(grant.to_json(), media_type="application/json")
+
+    async def renew(self, request: Request) -> Response:
+        agent_id = (await _mapping(request)).get("agent_id")
+        if not isinstance(agent_id, str):
+            return _error(400, "bad_request", "agent_id: expected text")
+        grant = await self._identities.renew(agent_id)
+        return Response(grant.to_json(), media_type="application/json")
+
+    async def agents(self, request: Request) -> Response:
+        token_hash = request.query_params.get("token_hash")
+        if token_hash is not None:
+            record = await self._identities.lookup(token_hash)
+            if record is None:
+                return _error(404, "not_found", "no agent has this token")
+            return Response(record.to_json(), media_type="application/json")
+        limit = request.query_params.get("limit", "500")
+        if not (limit.isascii() and limit.isdigit() and int(limit) > 0):
+            return _error(400, "bad_request", f"limit: {limit[:40]!r} is not a number over 0")
+        try:
+            page = await self._identities.page(request.query_params.get("since", ""), int(limit))
+        except ValueError as error:
+            return _error(400, "bad_request", str(error))
+        return Response(page.to_json(), media_type="application/json")
+
+    async def events(self, request: Request) -> Response:
+        fence = request.headers.get("x-ah-fence")
+        if fence is not None and not (fence.isascii() and fence.isdigit() and len(fence) < 19):
+            return _error(400, "bad_request", f"X-AH-Fence: {fence[:40]!r} is not a number")
+        accepted, rejected = decode_events(await read_body(request))
+        reply = await self._event_log.record(
+            accepted, rejected=rejected, fence=None if fence is None else int(fence)
+        )
+        return Response(reply.to_json(), media_type="application/json")
+
+    async def seen(self, request: Request) -> Response:
+        report = SeenReport.from_json(await read_body(request))
+        stamps = {one.agent_id: round(one.last_seen_at.timestamp() * 1000) for one in report.seen}
+        await self._identities.record_seen(stamps)
+        return JSONResponse({})
+
+    async def inventory(self, request: Request) -> Response:
+        data = await _mapping(request)
+        agent_id = data.get("agent_id")
+        if not isinstance(agent_id, str):
+            return _error(400, "bad_request", "agent_id: expected text")
+        await self._identities.record_inventory(agent_id, json.dumps(data.get("inventory")))
+        return JSONResponse({})
+
+    async def heartbeat(self, request: Request) -> Response:
+        await self._event_log.record_heartbeat(Heartbeat.from_json(await read_body(request)))
+        return JSONResponse({})
+
+    async def rules(self, request: Request) -> Response:
+        return etag_response(request, _EMPTY_RULES)
+
+    async def silences(self, request: Request) -> Response:
+        return etag_response(request, _EMPTY_SILENCES)
+
+    async def settings(self, request: Request) -> Response:
+        found = await self._settings.get(request.path_params["company_id"])
+        return etag_response(request, found.to_json())
+
+
+class _AdminCalls:
+    def __init__(
+        self, *, identities: Identities, event_log: EventLog, settings: CompanySettingsTable
+    ) -> None:
+        self._identities = identities
+        self._event_log = event_log
+        self._settings = settings
+        self.plans: Faults | None = None
+        self._pages = Environment(
+            loader=PackageLoader("ah_server", "hub/templates"), autoescape=select_autoescape()
+        )
+        self._pages.filters["utc"] = _utc
+
+    async def page(self, _request: Request) -> Response:
+        html = self._pages.get_template("admin.html").render(
+            licenses=await self._identities.list_licenses(),
+            agents=await self._identities.list_agents(),
+            events=await self._event_log.newest(100),
+        )
+        policy = "default-src 'none'; style-src 'unsafe-inline'"
+        return HTMLResponse(html, headers={"Content-Security-Policy": policy})
+
+    async def new_license(self, request: Request) -> Response:
+        data = await _mapping(request)
+        ttl = data.get("ttl_seconds", 86_400)
+        if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= 31_536_000:
+            return _error(400, "bad_request", f"ttl_seconds: {ttl!r} is not 1 to 31536000")
+        try:
+            made = await self._identities.new_license(
+                str(data.get("company_id", "")), str(data.get("server_id", "")), ttl
+            )
+        except ValueError as error:
+            return _error(400, "bad_request", str(error))
+        return JSONResponse({"license": made}, status_code=201)
+
+    async def agents(self, _request: Request) -> Response:
+        lines = await self._identities.list_agents()
+        names = ("agent_id", "company_id", "server_id", "state", "version", "last_seen_ms")
+        return JSONResponse(
+            {"agents": [{name: getattr(line, name) for name in names} for line in lines]}
+        )
+
+    async def revoke(self, request: Request) -> Response:
+        if await self._identities.revoke(request.path_params["agent_id"]):
+            return JSONResponse({"state": "revoked"})
+        return _error(404, "not_found", "there is no such agent")
+
+    async def events(self, request: Request) -> Response:
+        after = request.query_params.get("after", "0")
+        if not (after.isascii() and after.isdigit() and len(after) < 19):
+            return _error(400, "bad_request", f"after: {after[:40]!r} is not a position")
+        found = await self._event_log.after(int(after), 1000)
+        lines = [
+            {"position": one.position, "event": json.loads(one.event.to_json())} for one in found
+        ]
+        return JSONResponse({"events": lines})
+
+    async def put_settings(self, request: Request) -> Response:
+        value = CompanySettings.from_json(await read_body(request))
+        await self._settings.put(request.path_params["company_id"], value)
+        return JSONResponse({})
+
+    async def faults(self, request: Request) -> Response:
+        assert self.plans is not None
+        if request.method == "DELETE":
+            self.plans.clear()
+            return JSONResponse({})
+        try:
+            self.plans.add(FaultPlan.from_mapping(await _mapping(request)))
+        except ValueError as error:
+            return _error(400, "bad_request", str(error))
+        return JSONResponse({}, status_code=201)
+
+
+async def _mapping(request: Request) -> dict[str, Any]:
+    try:
+        data = json.loads(await read_body(request))
+    except (ValueError, RecursionError) as error:
+        raise RefusedBodyError(f"the body is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise RefusedBodyError("the body must be a JSON object")
+    return data
+
+
+def _utc(at_ms: int | None) -> str:
+    return "never" if at_ms is None else f"{datetime.fromtimestamp(at_ms / 1000, UTC):%F %T} UTC"
+
+
+def _error(status: int, code: str, message: str, **more: Any) -> Response:
+    return JSONResponse({"code": code, "message": message, **more}, status_code=status)
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    return _error(400, "bad_request", str(error))
+
+
+async def _enroll_refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, EnrollRefusedError)
+    return _error(error.status, error.code, str(error))
+
+
+async def _fenced(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, FencedError)
+    return _error(412, "fenced", str(error), newest=error.newest)

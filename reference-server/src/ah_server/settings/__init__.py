@@ -1,0 +1,46 @@
+"""All settings of the server: their shape, where they come from, what is wrong with them."""
+
+from ah_server.settings._load import ENVIRONMENT_PREFIX, load_settings, settings_from
+from ah_server.settings._model import (
+    Address,
+    AdminSettings,
+    AlertingSettings,
+    BusSettings,
+    ConsoleSettings,
+    HubSettings,
+    IngestSettings,
+    LogSettings,
+    MailSettings,
+    NotifySettings,
+    OutboxSettings,
+    RegistrySettings,
+    Secret,
+    ServerSettings,
+    StoreSettings,
+    WorkerSettings,
+)
+from ah_server.settings._reference import SettingLine, setting_lines
+
+__all__ = [
+    "ENVIRONMENT_PREFIX",
+    "Address",
+    "AdminSettings",
+    "AlertingSettings",
+    "BusSettings",
+    "ConsoleSettings",
+    "HubSettings",
+    "IngestSettings",
+    "LogSettings",
+    "MailSettings",
+    "NotifySettings",
+    "OutboxSettings",
+    "RegistrySettings",
+    "Secret",
+    "ServerSettings",
+    "SettingLine",
+    "StoreSettings",
+    "WorkerSettings",
+    "load_settings",
+    "setting_lines",
+    "settings_from",
+]

@@ -1,0 +1,40 @@
+"""The settings as lines of a table, for `ah-server settings` and the reference page."""
+
+from collections.abc import Iterator
+
+import attrs
+
+from ah_server.settings._model import Secret, ServerSettings
+
+
+@attrs.frozen(kw_only=True)
+class SettingLine:
+    """One setting: dotted name, default as text, what is allowed, what it means."""
+
+    name: str
+    default: str
+    allowed: str
+    doc: str
+
+
+def setting_lines() -> tuple[SettingLine, ...]:
+    """All settings in the order of the model."""
+    return tuple(_lines(ServerSettings, ""))
+
+
+def _lines(model: type, prefix: str) -> Iterator[SettingLine]:
+    for name, field in attrs.fields_dict(model).items():
+        if "section" in field.metadata:
+            yield from _lines(field.metadata["section"], f"{prefix}{name}.")
+            continue
+        between, choices = field.metadata["between"], field.metadata["one_of"]
+        allowed = ""
+        if between is not None:
+            allowed = f"{between[0]:g} to {between[1]:g}"
+        elif choices is not None:
+            allowed = ", ".join(choices)
+        empty = field.default is None or isinstance(field.default, Secret) or field.default == ""
+        default = "" if empty else str(field.default)
+        yield SettingLine(
+            name=prefix + name, default=default, allowed=allowed, doc=field.metadata["doc"]
+        )
