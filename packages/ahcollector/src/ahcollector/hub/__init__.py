@@ -1,0 +1,6 @@
+"""The client of the hub: the protocol, and its HTTP implementation."""
+
+from ahcollector.hub.base import Hub, SettingsReply
+from ahcollector.hub.http import HttpHub
+
+__all__ = ["Hub", "HttpHub", "SettingsReply"]

@@ -1,0 +1,92 @@
+"""The hub as the collector sees it: who agents are, and who takes events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import attrs
+from ahwire.agent_pb2 import EnrollRequest, Inventory
+from ahwire.hub import (
+    AgentPage,
+    AgentRecord,
+    CompanySettings,
+    EnrollGrant,
+    Event,
+    EventsReply,
+    Heartbeat,
+    RenewGrant,
+    SeenReport,
+)
+
+__all__ = ["Hub", "SettingsReply"]
+
+
+@attrs.frozen(kw_only=True)
+class SettingsReply:
+    """A company's settings as the hub holds them now.
+
+    Attributes:
+        settings: The settings; None when they are still those of the etag that was sent.
+        etag: What to send next time; None when the hub gives none.
+    """
+
+    settings: CompanySettings | None
+    etag: str | None
+
+
+class Hub(Protocol):
+    """The calls of the collector to its hub.
+
+    Every call may raise `TemporaryHubError` (a retry can help; an answer that makes no sense counts
+    as one, because something between us and the hub gave it) and `PermanentHubError` (it cannot).
+    No call is retried inside; every call may be cancelled at any time, after which the hub may or
+    may not have taken it.
+    """
+
+    async def enroll(
+        self, request: EnrollRequest, *, client_ip: str, request_id: str
+    ) -> EnrollGrant:
+        """Exchange a one-time license for an identity.
+
+        Raises:
+            TemporaryHubError: Also when the grant lacks a field.
+            PermanentHubError: Refused; ``status`` and ``code`` say why.
+        """
+        ...
+
+    async def renew(self, agent_id: str, *, request_id: str) -> RenewGrant:
+        """Get a new token for an agent whose old one was just checked."""
+        ...
+
+    async def agent_by_token_hash(self, token_hash: str) -> AgentRecord | None:
+        """Return whose token this is, or None when the hub answers 404."""
+        ...
+
+    async def agents_since(self, cursor: str, limit: int) -> AgentPage:
+        """Return one page of changes after `cursor` (empty: from the beginning)."""
+        ...
+
+    async def send_events(self, events: Sequence[Event], fence: int | None = None) -> EventsReply:
+        """Hand over 1 to 200 events; idempotent by event id.
+
+        Raises:
+            FencedHubError: `fence` is older than the newest the hub has seen; nothing was taken.
+        """
+        ...
+
+    async def send_seen(self, report: SeenReport) -> None:
+        """Tell when up to 500 agents were last heard."""
+        ...
+
+    async def send_inventory(self, agent_id: str, inventory: Inventory, *, request_id: str) -> None:
+        """Pass on an agent's newest inventory, which replaces the last."""
+        ...
+
+    async def heartbeat(self, beat: Heartbeat) -> None:
+        """Tell that this collector lives, with its counts."""
+        ...
+
+    async def settings(self, company_id: str, *, etag: str | None) -> SettingsReply:
+        """Return a company's settings, or that they are unchanged since `etag`."""
+        ...

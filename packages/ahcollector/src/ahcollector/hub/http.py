@@ -1,0 +1,385 @@
+"""The hub over HTTP, and how its answers are read.
+
+Requests go to ``<base_url>/api/v1/monitoring/collector`` with the hub token as bearer. An answer is
+JSON, plain or wrapped in ``{"data": …}``, uncompressed, and at most 8 MiB of it are read. Redirects
+are never followed: the token must not reach another host.
+
+Which answers a retry can help (`failure` below, a pure function):
+
+==========================  ==========================
+answer                      error
+==========================  ==========================
+none, cut, not JSON         temporary
+1xx, 3xx, 2xx unreadable    temporary (not the hub's own answer)
+401, 403, 408, 429, 5xx     temporary
+412                         fenced
+any other 4xx               permanent
+==========================  ==========================
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote, urlencode
+
+import anyio
+import attrs
+import httpx
+from ahwire import DecodeError, parse_retry_after
+from ahwire.agent_pb2 import EnrollRequest, Inventory
+from ahwire.hub import (
+    AgentPage,
+    AgentRecord,
+    CompanySettings,
+    EnrollGrant,
+    Event,
+    EventsReply,
+    EventsRequest,
+    Heartbeat,
+    RenewGrant,
+    SeenReport,
+)
+from google.protobuf.json_format import MessageToDict
+
+from ahcollector.clock import AsyncClock, SystemClock
+from ahcollector.errors import FencedHubError, HubError, PermanentHubError, TemporaryHubError
+from ahcollector.hub.base import SettingsReply
+
+__all__ = ["HttpHub"]
+
+_PREFIX = "/api/v1/monitoring/collector"
+_TEMPORARY = frozenset({401, 403, 408, 429})
+_CODE = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_QUERY = "ahcollector.query"
+T = TypeVar("T")
+
+
+@attrs.frozen(kw_only=True)
+class _Answer:
+    status: int
+    headers: httpx.Headers
+    body: bytes
+
+
+class _QueryTransport(httpx.AsyncBaseTransport):
+    """Puts the query on the URL below the client.
+
+    The client logs each URL it asks for, and a token hash in a query would be in that line.
+    """
+
+    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+        self._inner = inner
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        query = request.extensions.get(_QUERY)
+        if query:
+            request.url = request.url.copy_with(query=query)
+        return await self._inner.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def failure(
+    call: str, status: int, body: bytes, headers: Mapping[str, str], *, now: float
+) -> HubError:
+    """Return the error that an answer outside 2xx means.
+
+    Args:
+        call: Method and path for the text, without a query.
+        status: HTTP status.
+        body: What was read of the body.
+        headers: Headers of the answer.
+        now: Unix seconds, to read ``Retry-After`` as a date.
+    """
+    fields = _error_fields(body)
+    code = _clean_code(headers.get("x-ah-code")) or _clean_code(fields.get("code"))
+    if code is None:
+        error = fields.get("error")
+        code = _clean_code(error.get("code") if isinstance(error, dict) else error)
+    text = f"hub answered {status}{f' {code}' if code else ''} to {call}"
+    if status == httpx.codes.PRECONDITION_FAILED:
+        newest = fields.get("newest")
+        return FencedHubError(
+            f"{text}: another sender holds the lease",
+            newest=newest if isinstance(newest, int) and not isinstance(newest, bool) else None,
+        )
+    if 400 <= status < 500 and status not in _TEMPORARY:  # noqa: PLR2004 - the range of 4xx
+        return PermanentHubError(f"{text}: a retry cannot help", status=status, code=code)
+    hint = ": check hub.token" if status in {401, 403} else ""
+    return TemporaryHubError(
+        f"{text}{hint}",
+        status=status,
+        code=code,
+        retry_after_seconds=parse_retry_after(headers.get("retry-after"), now=now),
+    )
+
+
+def _clean_code(value: object) -> str | None:
+    return value if isinstance(value, str) and _CODE.fullmatch(value) else None
+
+
+def _error_fields(body: bytes) -> dict[str, Any]:
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    if isinstance(parsed, dict) and isinstance(parsed.get("data"), dict):
+        parsed = parsed["data"]
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def unwrap(body: bytes) -> bytes:
+    """Return the JSON object in `body`, out of its ``{"data": …}`` envelope when it has one.
+
+    Raises:
+        ValueError: Not JSON, nested too deeply, or not an object.
+    """
+    try:
+        parsed = json.loads(body)
+    except RecursionError as error:
+        raise ValueError("JSON nested too deeply") from error
+    if not isinstance(parsed, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - a caller catches one kind
+    if isinstance(parsed.get("data"), dict):
+        return json.dumps(parsed["data"]).encode()
+    return body
+
+
+class HttpHub:
+    """`Hub` over HTTP. Use as an async context manager, or `aclose` it.
+
+    Args:
+        base_url: Where the hub is, for example ``https://hub.example.org``; a path is kept.
+        token: The collector's bearer token at the hub. Kept out of every text.
+        clock: Reads ``Retry-After`` dates.
+        timeout_seconds: Bound on a whole call.
+        enroll_timeout_seconds: Bound on an enrolment, which may wait for a person's directory.
+        response_bytes_max: How much of an answer is read.
+        connections_max: Connections to the hub at one time.
+        verify: Certificates to trust; True for the system's.
+        transport: What carries requests, for tests and for special networks.
+        trust_env: Use the proxies named in the environment. Off, so that a proxy meant for people
+            never sees the token by accident.
+
+    Raises:
+        ValueError: `base_url` is not http(s), or `token` cannot be a header value.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        token: str,
+        clock: AsyncClock | None = None,
+        timeout_seconds: float = 10.0,
+        enroll_timeout_seconds: float = 20.0,
+        response_bytes_max: int = 8 * 1024 * 1024,
+        connections_max: int = 20,
+        verify: ssl.SSLContext | bool = True,
+        transport: httpx.AsyncBaseTransport | None = None,
+        trust_env: bool = False,
+    ) -> None:
+        if not re.fullmatch(r"https?://[^\s?#]+", base_url):
+            raise ValueError(f"hub base_url {base_url!r} is not an http(s) URL without a query")
+        if not re.fullmatch(r"[!-~]+", token):
+            raise ValueError("hub token has characters that no header can carry: check its file")
+        self._clock = clock if clock is not None else SystemClock()
+        self._timeout_seconds = timeout_seconds
+        self._enroll_timeout_seconds = enroll_timeout_seconds
+        self._response_bytes_max = response_bytes_max
+        if transport is None:
+            transport = httpx.AsyncHTTPTransport(
+                verify=verify,
+                limits=httpx.Limits(max_connections=connections_max),
+                trust_env=trust_env,
+            )
+        self._client = httpx.AsyncClient(
+            base_url=base_url.rstrip("/") + _PREFIX,
+            headers={
+                "Authorization": f"Bearer {token}",
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+                "User-Agent": "ahcollector",
+            },
+            timeout=httpx.Timeout(timeout_seconds),
+            follow_redirects=False,
+            trust_env=trust_env,
+            transport=_QueryTransport(transport),
+        )
+
+    async def __aenter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the connections."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections; no call may be made afterwards."""
+        await self._client.aclose()
+
+    async def enroll(
+        self, request: EnrollRequest, *, client_ip: str, request_id: str
+    ) -> EnrollGrant:
+        """Exchange a license; see `Hub.enroll`."""
+        answer = await self._ask(
+            "POST",
+            "/enroll",
+            content=_json(MessageToDict(request, preserving_proto_field_name=True)),
+            headers={"X-Forwarded-For": client_ip, "X-Request-Id": request_id},
+            timeout_seconds=self._enroll_timeout_seconds,
+        )
+        return _decode("POST /enroll", answer, EnrollGrant.from_json)
+
+    async def renew(self, agent_id: str, *, request_id: str) -> RenewGrant:
+        """Get a new token; see `Hub.renew`."""
+        answer = await self._ask(
+            "POST",
+            "/credentials/renew",
+            content=_json({"agent_id": agent_id}),
+            headers={"X-Request-Id": request_id},
+        )
+        return _decode("POST /credentials/renew", answer, RenewGrant.from_json)
+
+    async def agent_by_token_hash(self, token_hash: str) -> AgentRecord | None:
+        """Look up one token; see `Hub.agent_by_token_hash`."""
+        try:
+            answer = await self._ask("GET", "/agents", query={"token_hash": token_hash})
+        except PermanentHubError as error:
+            if error.status == httpx.codes.NOT_FOUND:
+                return None
+            raise
+        return _decode("GET /agents", answer, AgentRecord.from_json)
+
+    async def agents_since(self, cursor: str, limit: int) -> AgentPage:
+        """Read a page of changes; see `Hub.agents_since`."""
+        answer = await self._ask("GET", "/agents", query={"since": cursor, "limit": str(limit)})
+        return _decode("GET /agents", answer, AgentPage.from_json)
+
+    async def send_events(self, events: Sequence[Event], fence: int | None = None) -> EventsReply:
+        """Hand over events; see `Hub.send_events`."""
+        answer = await self._ask(
+            "POST",
+            "/events",
+            content=EventsRequest(events=tuple(events)).to_json(),
+            headers={} if fence is None else {"X-AH-Fence": str(fence)},
+        )
+        return _decode("POST /events", answer, EventsReply.from_json)
+
+    async def send_seen(self, report: SeenReport) -> None:
+        """Report who was heard; see `Hub.send_seen`."""
+        await self._ask("POST", "/agents/seen", content=report.to_json())
+
+    async def send_inventory(self, agent_id: str, inventory: Inventory, *, request_id: str) -> None:
+        """Pass on an inventory; see `Hub.send_inventory`."""
+        fields = MessageToDict(inventory, preserving_proto_field_name=True)
+        await self._ask(
+            "POST",
+            "/inventory",
+            content=_json({"agent_id": agent_id, "inventory": fields}),
+            headers={"X-Request-Id": request_id},
+        )
+
+    async def heartbeat(self, beat: Heartbeat) -> None:
+        """Say that this collector lives; see `Hub.heartbeat`."""
+        await self._ask("POST", "/heartbeat", content=beat.to_json())
+
+    async def settings(self, company_id: str, *, etag: str | None) -> SettingsReply:
+        """Read a company's settings; see `Hub.settings`."""
+        answer = await self._ask(
+            "GET",
+            f"/settings/{quote(company_id, safe='')}",
+            headers={} if etag is None else {"If-None-Match": etag},
+        )
+        if answer.status == httpx.codes.NOT_MODIFIED:
+            return SettingsReply(settings=None, etag=etag)
+        settings = _decode("GET /settings", answer, CompanySettings.from_json)
+        return SettingsReply(settings=settings, etag=answer.headers.get("etag"))
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> _Answer:
+        call = f"{method} {path}"
+        bound = self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        request = self._client.build_request(
+            method,
+            path,
+            content=content,
+            headers={
+                **(headers or {}),
+                **({} if content is None else {"Content-Type": "application/json"}),
+            },
+            timeout=httpx.Timeout(bound),
+            extensions={_QUERY: urlencode(query).encode()} if query else {},
+        )
+        try:
+            with anyio.fail_after(bound):
+                answer = await self._exchange(request, call)
+        except TimeoutError as error:
+            raise TemporaryHubError(f"hub gave no answer to {call} within {bound:g} s") from error
+        except httpx.HTTPError as error:
+            raise TemporaryHubError(
+                f"hub cannot be reached for {call}: {type(error).__name__}"
+            ) from error
+        conditional = "if-none-match" in request.headers
+        unchanged = conditional and answer.status == httpx.codes.NOT_MODIFIED
+        if not unchanged and not httpx.codes.is_success(answer.status):
+            raise failure(
+                call, answer.status, answer.body, answer.headers, now=self._clock.time()
+            )
+        return answer
+
+    async def _exchange(self, request: httpx.Request, call: str) -> _Answer:
+        response = await self._client.send(request, stream=True)
+        try:
+            coding = response.headers.get("content-encoding", "identity")
+            if coding.lower() != "identity":
+                raise TemporaryHubError(f"hub answered {call} in coding {coding[:20]!r}, not asked")
+            pieces: list[bytes] = []
+            size = 0
+            async for piece in response.aiter_raw():
+                size += len(piece)
+                if size > self._response_bytes_max:
+                    raise TemporaryHubError(
+                        f"hub's answer to {call} is over {self._response_bytes_max} bytes"
+                    )
+                pieces.append(piece)
+        finally:
+            await response.aclose()
+        return _Answer(
+            status=response.status_code, headers=response.headers, body=b"".join(pieces)
+        )
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _decode(call: str, answer: _Answer, read: Callable[[bytes], T]) -> T:
+    try:
+        return read(unwrap(answer.body))
+    except (ValueError, DecodeError) as error:
+        reason = str(error) if isinstance(error, DecodeError) else type(error).__name__
+        raise TemporaryHubError(
+            f"hub's answer to {call} makes no sense ({reason}): is that address the hub's?",
+            status=answer.status,
+        ) from error

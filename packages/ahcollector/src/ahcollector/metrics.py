@@ -1,0 +1,237 @@
+"""The collector's own metrics: what they are as data, and where they go.
+
+A part is given a `Metrics` and counts with the constants below. `NullMetrics` forgets everything and
+needs nothing; `PrometheusMetrics` (extra ``[metrics]``) keeps a registry of its own, so that a host
+program's metrics and ours never meet. Durations are in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+__all__ = ["ALL_METRICS", "Kind", "Metric", "Metrics", "NullMetrics", "PrometheusMetrics"]
+
+
+class Kind(StrEnum):
+    """What may be done with a metric."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@attrs.frozen(kw_only=True)
+class Metric:
+    """One metric as it is exported.
+
+    Attributes:
+        name: Full name; a counter's ends in ``_total``.
+        kind: Counter, gauge or histogram.
+        labels: Names of its labels, each given at every use.
+        help: One sentence for the operator.
+    """
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...] = ()
+    help: str
+
+
+def _counter(name: str, text: str, *labels: str) -> Metric:
+    return Metric(name=name, kind=Kind.COUNTER, labels=labels, help=text)
+
+
+def _gauge(name: str, text: str, *labels: str) -> Metric:
+    return Metric(name=name, kind=Kind.GAUGE, labels=labels, help=text)
+
+
+INGEST_REQUESTS = _counter(
+    "ahc_ingest_requests_total", "Requests to the agent doors by the code of the answer.", "code"
+)
+INGEST_POINTS = _counter("ahc_ingest_points_total", "Points accepted and put on the bus.")
+INGEST_DROPPED_POINTS = _counter(
+    "ahc_ingest_dropped_points_total", "Points refused, by the code told to the agent.", "code"
+)
+INGEST_ENROLL = _counter("ahc_ingest_enroll_total", "Enrolments by result.", "result")
+INGEST_BUS_DEPTH = _gauge("ahc_ingest_bus_depth", "Batches on the bus, all shards.")
+REGISTRY_LOOKUPS = _counter(
+    "ahc_registry_lookups_total",
+    "Token look-ups: cache, store, hub, negative, miss, limited or error.",
+    "result",
+)
+REGISTRY_AGENTS = _gauge("ahc_registry_agents", "Agents that are active in the registry.")
+LAST_SYNC = _gauge(
+    "ahc_last_sync_timestamp_seconds", "When the registry last followed the hub to the end."
+)
+BUS_DEPTH = _gauge("ahc_bus_depth", "Batches on one shard of the bus.", "shard")
+BUS_DEAD_LETTER = _counter(
+    "ahc_bus_dead_letter_total", "Bus entries set aside, by reason.", "reason"
+)
+TSDB_SAMPLES_WRITTEN = _counter("ahc_tsdb_samples_written_total", "Samples the store took.")
+TSDB_WRITE_ERRORS = _counter("ahc_tsdb_write_errors_total", "Failed writes by kind.", "kind")
+TSDB_BATCHES_DROPPED = _counter(
+    "ahc_tsdb_batches_dropped_total", "Batches the store refused for good, by reason.", "reason"
+)
+WORKER_BATCHES = _counter("ahc_worker_batches_total", "Batches that workers took from the bus.")
+TSDB_FLUSH_SECONDS = Metric(
+    name="ahc_tsdb_flush_seconds", kind=Kind.HISTOGRAM, help="How long one write to the store took."
+)
+WORKER_PENDING_SAMPLES = _gauge(
+    "ahc_worker_pending_samples", "Samples taken from the bus and not yet written."
+)
+AGENTS_DOWN = _gauge("ahc_agents_down", "Agents that are down now.")
+DETECTOR_BLIND = _gauge("ahc_detector_blind", "1 while the detector cannot judge silence, else 0.")
+EVENTS_EMITTED = _counter("ahc_events_emitted_total", "Events put in the outbox, by type.", "type")
+EVENTS_RETRY = _gauge("ahc_events_retry", "Transitions decided whose event is not in the outbox.")
+EVENTS_LOST = _counter("ahc_events_lost_total", "Events lost by type; must stay 0.", "type")
+OUTBOX_EVENTS_SENT = _counter("ahc_outbox_events_sent_total", "Events the hub took.")
+OUTBOX_SEND_FAILURES = _counter(
+    "ahc_outbox_send_failures_total", "Failed deliveries to the hub by kind.", "kind"
+)
+OUTBOX_DEAD_LETTER = _counter(
+    "ahc_outbox_dead_letter_total", "Events set aside as dead letters, by reason.", "reason"
+)
+OUTBOX_DEPTH = _gauge("ahc_outbox_depth", "Events the hub has not yet taken.")
+OUTBOX_OLDEST_AGE = _gauge(
+    "ahc_outbox_oldest_age_seconds", "Age of the oldest event the hub has not yet taken."
+)
+LAST_SCAN = _gauge("ahc_last_scan_timestamp_seconds", "When the detector last scanned to the end.")
+
+ALL_METRICS: tuple[Metric, ...] = (
+    INGEST_REQUESTS,
+    INGEST_POINTS,
+    INGEST_DROPPED_POINTS,
+    INGEST_ENROLL,
+    INGEST_BUS_DEPTH,
+    REGISTRY_LOOKUPS,
+    REGISTRY_AGENTS,
+    LAST_SYNC,
+    BUS_DEPTH,
+    BUS_DEAD_LETTER,
+    TSDB_SAMPLES_WRITTEN,
+    TSDB_WRITE_ERRORS,
+    TSDB_BATCHES_DROPPED,
+    WORKER_BATCHES,
+    TSDB_FLUSH_SECONDS,
+    WORKER_PENDING_SAMPLES,
+    AGENTS_DOWN,
+    DETECTOR_BLIND,
+    EVENTS_EMITTED,
+    EVENTS_RETRY,
+    EVENTS_LOST,
+    OUTBOX_EVENTS_SENT,
+    OUTBOX_SEND_FAILURES,
+    OUTBOX_DEAD_LETTER,
+    OUTBOX_DEPTH,
+    OUTBOX_OLDEST_AGE,
+    LAST_SCAN,
+)
+"""Every metric that some part of this package really moves."""
+
+
+class Metrics(Protocol):
+    """Where the parts count. Every method is cheap, never blocks and never fails."""
+
+    def inc(self, metric: Metric, amount: float = 1.0, /, **labels: str) -> None:
+        """Add `amount` (not negative) to a counter."""
+        ...
+
+    def set(self, metric: Metric, value: float, /, **labels: str) -> None:
+        """Set a gauge."""
+        ...
+
+    def observe(self, metric: Metric, value: float, /, **labels: str) -> None:
+        """Add one observation to a histogram."""
+        ...
+
+    def watch(self, metric: Metric, read: Callable[[], float], /, **labels: str) -> None:
+        """Let a gauge ask `read` at each scrape; the newest reader wins."""
+        ...
+
+
+class NullMetrics:
+    """Counts nothing; what parts use when they are given no metrics."""
+
+    def inc(self, metric: Metric, amount: float = 1.0, /, **labels: str) -> None:
+        """Do nothing."""
+
+    def set(self, metric: Metric, value: float, /, **labels: str) -> None:
+        """Do nothing."""
+
+    def observe(self, metric: Metric, value: float, /, **labels: str) -> None:
+        """Do nothing."""
+
+    def watch(self, metric: Metric, read: Callable[[], float], /, **labels: str) -> None:
+        """Do nothing."""
+
+
+class PrometheusMetrics:
+    """Keeps every metric of `ALL_METRICS` in one registry of prometheus_client.
+
+    Args:
+        registry: Where to register; a new registry by default.
+        metrics: The metrics to register, each once.
+
+    Raises:
+        ImportError: The extra ``[metrics]`` is not installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: CollectorRegistry | None = None,
+        metrics: tuple[Metric, ...] = ALL_METRICS,
+    ) -> None:
+        # Imported here, so that a program without the extra can import this module.
+        import prometheus_client as prom  # noqa: PLC0415 - an optional extra
+
+        self.registry = registry if registry is not None else prom.CollectorRegistry()
+        self.content_type: str = prom.CONTENT_TYPE_LATEST
+        self._render = prom.generate_latest
+        self._counters: dict[str, prom.Counter] = {}
+        self._gauges: dict[str, prom.Gauge] = {}
+        self._histograms: dict[str, prom.Histogram] = {}
+        for metric in metrics:
+            if metric.kind is Kind.COUNTER:
+                self._counters[metric.name] = prom.Counter(
+                    metric.name, metric.help, metric.labels, registry=self.registry
+                )
+            elif metric.kind is Kind.GAUGE:
+                self._gauges[metric.name] = prom.Gauge(
+                    metric.name, metric.help, metric.labels, registry=self.registry
+                )
+            else:
+                self._histograms[metric.name] = prom.Histogram(
+                    metric.name, metric.help, metric.labels, registry=self.registry
+                )
+
+    def inc(self, metric: Metric, amount: float = 1.0, /, **labels: str) -> None:
+        """Add to a counter."""
+        counter = self._counters[metric.name]
+        (counter.labels(**labels) if labels else counter).inc(amount)
+
+    def set(self, metric: Metric, value: float, /, **labels: str) -> None:
+        """Set a gauge."""
+        gauge = self._gauges[metric.name]
+        (gauge.labels(**labels) if labels else gauge).set(value)
+
+    def observe(self, metric: Metric, value: float, /, **labels: str) -> None:
+        """Observe in a histogram."""
+        histogram = self._histograms[metric.name]
+        (histogram.labels(**labels) if labels else histogram).observe(value)
+
+    def watch(self, metric: Metric, read: Callable[[], float], /, **labels: str) -> None:
+        """Let a gauge ask at each scrape."""
+        gauge = self._gauges[metric.name]
+        (gauge.labels(**labels) if labels else gauge).set_function(read)
+
+    def exposition(self) -> bytes:
+        """Return the text a scraper reads; serve it with `content_type`."""
+        return self._render(self.registry)
