@@ -1,0 +1,25 @@
+"""Batches between ingest and workers."""
+
+from ahcollector.bus.base import (
+    SHARDS,
+    TRIES_MAX,
+    Bus,
+    BusDeadLetter,
+    Delivery,
+    Handler,
+    SampleBatch,
+    StoredSeries,
+    shard_for,
+)
+
+__all__ = [
+    "SHARDS",
+    "TRIES_MAX",
+    "Bus",
+    "BusDeadLetter",
+    "Delivery",
+    "Handler",
+    "SampleBatch",
+    "StoredSeries",
+    "shard_for",
+]

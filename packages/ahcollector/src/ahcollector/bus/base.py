@@ -1,0 +1,160 @@
+"""Batches between ingest and workers: the protocol.
+
+The law that every implementation keeps:
+
+* What `publish` returned from is handed to a subscriber at least once, as long as the backend lives
+  (the in-process bus lives as long as its process).
+* Order holds within a shard: entries of a shard are handed over one after the other, in the order in
+  which they were published, and a shard has one subscriber at a time.
+* An entry handed over is *held* until its delivery is acknowledged. A handler that raises has its
+  entry handed over again; the fifth failure makes it a dead letter and its neighbours flow on. What
+  is held when a subscription ends is handed to the next one, in the old order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final, Protocol
+
+import attrs
+
+__all__ = [
+    "SHARDS",
+    "TRIES_MAX",
+    "Bus",
+    "BusDeadLetter",
+    "Delivery",
+    "Handler",
+    "SampleBatch",
+    "StoredSeries",
+    "shard_for",
+]
+
+SHARDS: Final = 64
+"""How many shards every bus has; part of the contract between processes."""
+
+TRIES_MAX: Final = 5
+"""How often an entry is handed over before it becomes a dead letter."""
+
+_FNV_OFFSET: Final = 0x811C9DC5
+_FNV_PRIME: Final = 0x01000193
+
+
+def shard_for(server_id: str) -> int:
+    """Return the shard of a server: FNV-1a 32 of the id's UTF-8 bytes, modulo 64."""
+    value = _FNV_OFFSET
+    for byte in server_id.encode():
+        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
+    return value % SHARDS
+
+
+@attrs.frozen(kw_only=True)
+class StoredSeries:
+    """One series as it will be stored.
+
+    Attributes:
+        labels: Pairs of name and value: ``__name__``, ``company_id`` and ``server_id`` first, then
+            the others sorted by name. The tuple is the identity of the series.
+        points: Pairs of Unix milliseconds and value, in the order in which they were sent.
+    """
+
+    labels: tuple[tuple[str, str], ...]
+    points: tuple[tuple[int, float], ...]
+
+
+@attrs.frozen(kw_only=True)
+class SampleBatch:
+    """What one accepted request brought, with the tenancy that the registry gave it.
+
+    Attributes:
+        request_id: The id that the agent, the logs and the bus know the request by.
+        received_at_ms: Receipt time, Unix milliseconds.
+    """
+
+    company_id: str
+    server_id: str
+    agent_id: str
+    request_id: str
+    received_at_ms: int
+    series: tuple[StoredSeries, ...]
+
+    @property
+    def samples(self) -> int:
+        """Number of points in all series."""
+        return sum(len(series.points) for series in self.series)
+
+
+class Delivery(Protocol):
+    """One entry handed over to a handler."""
+
+    @property
+    def batch(self) -> SampleBatch:
+        """The batch."""
+        ...
+
+    @property
+    def shard(self) -> int:
+        """The shard it came by."""
+        ...
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first hand-over."""
+        ...
+
+    async def ack(self) -> None:
+        """Let the bus forget the entry: its samples are stored, or set aside. May be repeated."""
+        ...
+
+
+Handler = Callable[[Delivery], Awaitable[None]]
+"""Takes responsibility for a delivery: returning does not acknowledge it, raising counts as a try.
+
+Waiting inside is how a handler slows its shard down.
+"""
+
+
+@attrs.frozen(kw_only=True)
+class BusDeadLetter:
+    """An entry that no handler could take.
+
+    Attributes:
+        dead_at: Unix seconds.
+    """
+
+    batch: SampleBatch
+    shard: int
+    reason: str
+    dead_at: float
+
+
+class Bus(Protocol):
+    """Carries batches from ingest to workers."""
+
+    async def publish(self, batch: SampleBatch) -> None:
+        """Put a batch on the shard of its server; never waits for room.
+
+        Raises:
+            BusFull: The shard has no room now.
+            BusClosed: The bus was closed.
+        """
+        ...
+
+    async def subscribe(self, shards: Collection[int], handler: Handler) -> None:
+        """Hand the entries of `shards` to `handler`, each shard in order, shards side by side.
+
+        Runs until cancelled, or until the bus is closed and its shards are empty. Cancellation loses
+        nothing: what is held goes to the next subscriber.
+
+        Raises:
+            BusError: A shard is taken by another subscriber of this process, or does not exist.
+        """
+        ...
+
+    def depth(self) -> Mapping[int, int]:
+        """Return for each shard how many entries wait to be handed over (held ones do not count)."""
+        ...
+
+    async def close(self) -> None:
+        """Take nothing more; subscribers finish what waits, then end."""
+        ...

@@ -1,0 +1,25 @@
+"""Time series: what stores samples and answers queries over them."""
+
+from ahcollector.store.base import (
+    RANGE_POINTS_MAX,
+    Aggregate,
+    Deleter,
+    LatestSample,
+    RangeSeries,
+    Reader,
+    SeriesInfo,
+    Store,
+    Writer,
+)
+
+__all__ = [
+    "RANGE_POINTS_MAX",
+    "Aggregate",
+    "Deleter",
+    "LatestSample",
+    "RangeSeries",
+    "Reader",
+    "SeriesInfo",
+    "Store",
+    "Writer",
+]
