@@ -4,6 +4,7 @@ The log's position is the cursor of the bridge. A fence under the newest one see
 the sender that holds it lost its lease.
 """
 
+import json
 from collections.abc import Sequence
 
 import attrs
@@ -170,15 +171,10 @@ def _record_one(sync: Connection, event: Event, received_ms: int) -> None:
 
 
 def _state_key(event: Event) -> str:
+    parts: list[str | None]
     if event.type in (EventType.GROUP_DOWN, EventType.GROUP_UP):
-        parts = (event.company_id, "group_down", event.group_key or "")
+        parts = [event.company_id, "group_down", event.group_key]
     else:
-        parts = (
-            event.company_id,
-            event.server_id or "",
-            event.rule_id or "",
-            event.series_key or "",
-            event.agent_id or "",
-        )
-    # Newlines stand in no id, so no two keys are joined to the same text.
-    return "\n".join(part.replace("\\", "\\\\").replace("\n", "\\n") for part in parts)
+        server, agent = event.server_id, event.agent_id
+        parts = [event.company_id, server, event.rule_id, event.series_key, agent]
+    return json.dumps(parts)

@@ -1,0 +1,63 @@
+"""The server's log lines: one handler on standard error, as text or JSON, secrets masked."""
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+
+from ah_server.settings import LogSettings
+
+_SECRET_WORDS = ("token", "authorization", "password", "secret", "license")
+_LIBRARIES_TOO_LOUD = ("httpx", "httpcore", "aiosqlite", "mail.log", "uvicorn.access", "asyncio")
+
+
+def mask_secrets(
+    _logger: Any, _method: str, line: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Replaces values of fields whose names tell a secret; hashes keep their first 8 characters."""
+    for name, value in line.items():
+        lowered = name.lower()
+        if any(word in lowered for word in _SECRET_WORDS):
+            line[name] = str(value)[:8] if lowered.endswith("hash") else "***"
+    return line
+
+
+def configure_logs(settings: LogSettings, *, collector_id: str) -> None:
+    """Sends all log lines of this process to standard error."""
+    shared: list[Any] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        mask_secrets,
+    ]
+    if settings.format == "json":
+
+        def add_collector(
+            _logger: Any, _method: str, line: MutableMapping[str, Any]
+        ) -> MutableMapping[str, Any]:
+            line["collector_id"] = collector_id
+            return line
+
+        last: list[Any] = [
+            add_collector,
+            structlog.processors.format_exc_info,
+            structlog.processors.EventRenamer("msg"),
+            structlog.processors.JSONRenderer(),
+        ]
+    else:
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), timestamp_key="time")
+        last = [renderer]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(settings.level.upper())
+    for name in _LIBRARIES_TOO_LOUD:
+        logging.getLogger(name).setLevel(logging.WARNING)
