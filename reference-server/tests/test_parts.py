@@ -47,7 +47,7 @@ async def test_a_part_that_fails_stops_all_and_its_error_surfaces():
         raise ValueError("broken pipe-line")
 
     supervisor = Supervisor([seen.part("a"), Loop(name="bad", body=fails), seen.part("c")])
-    with pytest.raises(ServiceFailedError, match="part bad .*ValueError: broken pipe-line"):
+    with pytest.raises(ServiceFailedError, match=r"part bad .*ValueError: broken pipe-line"):
         await supervisor.run()
     assert seen.lines[-2:] == ["c ends", "a ends"]
 

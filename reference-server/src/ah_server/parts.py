@@ -69,7 +69,7 @@ class _Running(TaskStatus[None]):
         self.done = anyio.Event()
         self.error: Exception | None = None
 
-    def started(self, value: None = None) -> None:
+    def started(self, value: None = None) -> None:  # noqa: ARG002  # the signature is fixed
         self.ready.set()
 
 
@@ -136,7 +136,7 @@ class Supervisor:
                 await running.part.run(task_status=running)
                 if not self._stopping.is_set():
                     raise ServiceFailedError("it ended though it should serve")
-        except Exception as error:  # the one supervisor of every part's loop
+        except Exception as error:  # noqa: BLE001  # the one supervisor of every part
             running.error = error
             if not isinstance(error, ServerError):
                 _log.error("part %s failed", running.part.name, exc_info=error)
