@@ -1,0 +1,46 @@
+"""Token buckets: how many of something may happen, as arithmetic over given instants."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+__all__ = ["Buckets"]
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Buckets(Generic[K]):
+    """One token bucket a key, bounded: the keys not used for longest are forgotten, that is, full.
+
+    A bucket holds up to `burst` tokens and fills steadily. Instants are of a steady clock; one that
+    goes back fills nothing.
+
+    Args:
+        entries_max: How many keys are remembered.
+    """
+
+    def __init__(self, *, entries_max: int = 200_000) -> None:
+        self._entries_max = entries_max
+        self._levels: OrderedDict[K, tuple[float, float]] = OrderedDict()
+
+    def take(self, key: K, *, now: float, per_second: float, burst: float) -> float:
+        """Take one token and return 0, or leave the bucket and return the seconds until there is one.
+
+        Args:
+            key: Whose bucket.
+            now: Monotonic seconds.
+            per_second: Tokens that come in a second, above 0.
+            burst: How many the bucket holds, at least 1.
+        """
+        level, since = self._levels.get(key, (burst, now))
+        level = min(burst, level + max(0.0, now - since) * per_second)
+        wait = 0.0 if level >= 1.0 else (1.0 - level) / per_second
+        if not wait:
+            level -= 1.0
+        self._levels[key] = (level, max(now, since))
+        self._levels.move_to_end(key)
+        if len(self._levels) > self._entries_max:
+            self._levels.popitem(last=False)
+        return wait

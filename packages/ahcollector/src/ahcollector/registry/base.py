@@ -1,0 +1,221 @@
+"""Who is who: the registry's protocol, its values, and the law of versions.
+
+A registry is a copy of what the hub owns. It knows tokens only by their SHA-256 (64 lower hex).
+
+The law of versions, which every implementation keeps (`admits` below):
+
+- A record with an older version never overwrites a newer one.
+- Version 0 (an enrolment whose hub gave no version) applies, but the newest version seen stays
+  remembered, and it never revives a revoked agent.
+- A revoked agent comes back only with a version above the one it was revoked at.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import Enum
+from typing import Protocol
+
+import attrs
+from ahwire import AgentRecord
+from ahwire.hub import AgentState
+
+from ahcollector.presence.base import AgentRef
+
+__all__ = [
+    "AgentEntry",
+    "Put",
+    "Registry",
+    "RegistryCounts",
+    "TokenEntry",
+    "Verdict",
+    "admits",
+    "token_entries",
+]
+
+
+class Verdict(Enum):
+    """What a token is good for at one instant."""
+
+    VALID = "valid"
+    UNUSABLE = "unusable"
+    """Pending or expired: answered like an unknown token."""
+    REVOKED = "revoked"
+
+
+@attrs.frozen(kw_only=True)
+class TokenEntry:
+    """What one token hash leads to.
+
+    Attributes:
+        agent: Whose token it is.
+        state: State of the agent.
+        expires_at: When this token ends; None: never.
+        version: Version of the record it came from.
+    """
+
+    agent: AgentRef
+    state: AgentState
+    expires_at: datetime | None
+    version: int
+
+    def verdict(self, now: datetime) -> Verdict:
+        """Judge the token at `now` (aware)."""
+        if self.state is AgentState.REVOKED:
+            return Verdict.REVOKED
+        if self.state is not AgentState.ACTIVE:
+            return Verdict.UNUSABLE
+        if self.expires_at is not None and now >= self.expires_at:
+            return Verdict.UNUSABLE
+        return Verdict.VALID
+
+
+@attrs.frozen(kw_only=True)
+class AgentEntry:
+    """One agent as the registry knows it.
+
+    Attributes:
+        record: The record that applies now.
+        newest_version: The newest version ever seen, which may be above the record's (see version 0).
+        revoked_at: When it was revoked here, Unix seconds; None while it is not.
+    """
+
+    record: AgentRecord
+    newest_version: int
+    revoked_at: float | None = None
+
+    @property
+    def agent(self) -> AgentRef:
+        """Whose entry this is."""
+        return ref_of(self.record)
+
+
+@attrs.frozen(kw_only=True)
+class Put:
+    """What a `Registry.put` did.
+
+    Attributes:
+        applied: False when the record was older than what is known.
+        before: The agent's entry before, None when it was unknown.
+        after: The agent's entry now.
+    """
+
+    applied: bool
+    before: AgentEntry | None
+    after: AgentEntry
+
+
+@attrs.frozen(kw_only=True)
+class RegistryCounts:
+    """How many agents are in which state."""
+
+    active: int
+    pending: int
+    revoked: int
+
+
+def ref_of(record: AgentRecord) -> AgentRef:
+    """Return the identity in a record."""
+    return AgentRef(
+        agent_id=record.agent_id, company_id=record.company_id, server_id=record.server_id
+    )
+
+
+_LONG_AGO = datetime.fromisoformat("1970-01-01T00:00:01+00:00")
+
+
+def token_entries(record: AgentRecord) -> dict[str, TokenEntry]:
+    """Return every token hash of a record and what it leads to.
+
+    A previous token without an expiry has expired: keeping it too long would be the worse mistake.
+    """
+    entries: dict[str, TokenEntry] = {}
+    if record.prev_token_hash:
+        entries[record.prev_token_hash] = TokenEntry(
+            agent=ref_of(record),
+            state=record.state,
+            expires_at=record.prev_token_expires_at or _LONG_AGO,
+            version=record.version,
+        )
+    if record.token_hash:
+        entries[record.token_hash] = TokenEntry(
+            agent=ref_of(record),
+            state=record.state,
+            expires_at=record.expires_at,
+            version=record.version,
+        )
+    return entries
+
+
+def admits(known: AgentEntry | None, record: AgentRecord) -> bool:
+    """Return whether `record` may replace `known`, by the law of versions above."""
+    if known is None:
+        return True
+    revoked = known.record.state is AgentState.REVOKED
+    if revoked and record.state is not AgentState.REVOKED:
+        return record.version > known.newest_version
+    return record.version == 0 or record.version >= known.newest_version
+
+
+class Registry(Protocol):
+    """Identities by token hash and by agent.
+
+    Every method may raise `RegistryError` when the store behind it gives no answer (the memory
+    registry never does); a write that raised may or may not have been taken, and may be repeated:
+    all writes are idempotent. A write is visible to every later read in this process.
+    """
+
+    async def lookup(self, token_hash: str) -> TokenEntry | None:
+        """Return what a token hash leads to, tombstones included; None when it is unknown."""
+        ...
+
+    async def put(self, record: AgentRecord, *, now: float) -> Put:
+        """Take a record by the law of versions; `now` in Unix seconds dates a revocation.
+
+        Hashes the agent had and the record does not name are forgotten; when the record is
+        revoked they stay as tombstones.
+        """
+        ...
+
+    async def revoke(self, agent_id: str, *, now: float) -> AgentEntry | None:
+        """Revoke an agent: its hashes become tombstones. None when it is unknown.
+
+        Repeating it changes nothing and returns the same entry.
+        """
+        ...
+
+    async def get(self, agent_id: str) -> AgentEntry | None:
+        """Return one agent's entry, a revoked one's too."""
+        ...
+
+    async def by_server(self, company_id: str, server_id: str) -> tuple[AgentEntry, ...]:
+        """Return a server's agents, revoked ones too, ordered by agent id."""
+        ...
+
+    async def delete_server(self, company_id: str, server_id: str) -> tuple[AgentRef, ...]:
+        """Forget a server's agents, tombstones too, and return whom."""
+        ...
+
+    async def delete_company(self, company_id: str) -> tuple[AgentRef, ...]:
+        """Forget a company's agents, tombstones too, and return whom."""
+        ...
+
+    async def count(self) -> RegistryCounts:
+        """Count agents by state."""
+        ...
+
+    async def company_counts(self) -> dict[str, int]:
+        """Count active agents by company; companies without any are absent."""
+        ...
+
+    async def sweep(self, *, revoked_before: float) -> int:
+        """Forget agents revoked before an instant (Unix seconds); return how many."""
+        ...
+
+    async def cursor(self) -> str:
+        """Return where following the hub goes on; empty: from the beginning."""
+        ...
+
+    async def set_cursor(self, cursor: str) -> None:
+        """Remember where following the hub goes on."""
+        ...

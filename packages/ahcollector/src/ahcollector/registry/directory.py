@@ -1,0 +1,157 @@
+"""The one way in which identities change: the registry first, then everything that follows it."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from typing import Protocol
+
+from ahwire import AgentRecord
+from ahwire.hub import AgentState
+
+from ahcollector.clock import AsyncClock
+from ahcollector.presence.base import AgentRef, Presence
+from ahcollector.registry.base import AgentEntry, Put, Registry, token_entries
+
+__all__ = ["Directory", "NegativeCache"]
+
+_log = logging.getLogger("ahcollector.registry")
+
+REASON_REMOVED = "removed"
+
+
+class NegativeCache:
+    """Token hashes that the hub does not know, for a while.
+
+    Bounded: the oldest entry goes when a new one needs its place, so a flood of made-up tokens only
+    costs look-ups, which are limited elsewhere.
+
+    Args:
+        ttl_seconds: How long an entry holds.
+        entries_max: How many there are at most.
+    """
+
+    def __init__(self, *, ttl_seconds: float = 60.0, entries_max: int = 100_000) -> None:
+        self._ttl_seconds = ttl_seconds
+        self._entries_max = entries_max
+        self._until: OrderedDict[str, float] = OrderedDict()
+
+    def add(self, token_hash: str, *, now: float) -> None:
+        """Remember a hash from `now` (monotonic seconds) on."""
+        self._until.pop(token_hash, None)
+        self._until[token_hash] = now + self._ttl_seconds
+        if len(self._until) > self._entries_max:
+            self._until.popitem(last=False)
+
+    def holds(self, token_hash: str, *, now: float) -> bool:
+        """Return whether the hash was found unknown within the last `ttl_seconds`."""
+        until = self._until.get(token_hash)
+        if until is None:
+            return False
+        if now >= until:
+            del self._until[token_hash]
+            return False
+        return True
+
+    def forget(self, token_hash: str) -> None:
+        """Let the next look-up of the hash go to the hub."""
+        self._until.pop(token_hash, None)
+
+
+class Follower(Protocol):
+    """Something else that must know when agents go away; see `Directory`."""
+
+    def agent_gone(self, agent_id: str) -> None:
+        """An agent was revoked or deleted. Quick, never fails."""
+        ...
+
+
+class Directory:
+    """Writes identities, and lets presence and the negative cache follow.
+
+    Presence follows after the registry has taken the change. When presence gives no answer, its
+    error reaches the caller, who may repeat the whole call.
+
+    Args:
+        registry: Where identities are kept.
+        presence: Who is watched for silence.
+        negative: Token hashes found unknown; a hash that becomes known leaves it.
+        clock: Dates changes.
+        interval_seconds: How often an agent sends that has not yet told its own interval; None:
+            the presence's own default.
+        followers: Told of agents that go away.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        presence: Presence,
+        negative: NegativeCache,
+        clock: AsyncClock,
+        interval_seconds: float | None = None,
+        followers: tuple[Follower, ...] = (),
+    ) -> None:
+        self._registry = registry
+        self._presence = presence
+        self._negative = negative
+        self._clock = clock
+        self._interval_seconds = interval_seconds
+        self._followers = followers
+
+    async def put(self, record: AgentRecord) -> Put:
+        """Take a record; what is older than the known one changes nothing.
+
+        Raises:
+            RegistryError, PresenceError: Not taken, or not followed; may be repeated.
+        """
+        now = self._clock.time()
+        put = await self._registry.put(record, now=now)
+        for token_hash in token_entries(record):
+            self._negative.forget(token_hash)
+        agent = put.after.agent
+        if put.after.record.state is AgentState.ACTIVE:
+            if put.before is not None and put.before.agent != agent:
+                # It moved to another company or server: nothing of it may stay in the old one.
+                await self._presence.remove(agent.agent_id, now, REASON_REMOVED)
+            await self._presence.ensure(agent, now, self._interval_seconds)
+        else:
+            await self._gone(agent, now)
+        return put
+
+    async def revoke(self, agent_id: str) -> AgentEntry | None:
+        """Revoke an agent; None when it is unknown."""
+        now = self._clock.time()
+        entry = await self._registry.revoke(agent_id, now=now)
+        if entry is not None:
+            await self._gone(entry.agent, now)
+        return entry
+
+    async def delete_server(self, company_id: str, server_id: str) -> tuple[AgentRef, ...]:
+        """Forget a server's agents and return whom."""
+        return await self._all_gone(await self._registry.delete_server(company_id, server_id))
+
+    async def delete_company(self, company_id: str) -> tuple[AgentRef, ...]:
+        """Forget a company's agents and return whom."""
+        return await self._all_gone(await self._registry.delete_company(company_id))
+
+    async def ensure_all(self, page: tuple[AgentRef, ...]) -> None:
+        """Make sure that presence watches these agents, as after a restart without its snapshot."""
+        now = self._clock.time()
+        for agent in page:
+            await self._presence.ensure(agent, now, self._interval_seconds)
+
+    async def _all_gone(self, agents: tuple[AgentRef, ...]) -> tuple[AgentRef, ...]:
+        now = self._clock.time()
+        for agent in agents:
+            await self._gone(agent, now)
+        return agents
+
+    async def _gone(self, agent: AgentRef, now: float) -> None:
+        await self._presence.remove(agent.agent_id, now, REASON_REMOVED)
+        for follower in self._followers:
+            follower.agent_gone(agent.agent_id)
+        _log.info(
+            "agent is not watched any more",
+            extra={"agent_id": agent.agent_id, "company_id": agent.company_id},
+        )

@@ -1,0 +1,159 @@
+"""From a token's hash to whose it is, asking the hub when the registry does not know."""
+
+from __future__ import annotations
+
+import logging
+
+from ahwire import AgentRecord
+from ahwire.hub import AgentState
+
+from ahcollector._buckets import Buckets
+from ahcollector.clock import AsyncClock
+from ahcollector.errors import (
+    HubError,
+    HubUnavailableError,
+    PresenceError,
+    RegistryError,
+)
+from ahcollector.hub.base import Hub
+from ahcollector.metrics import REGISTRY_LOOKUPS, Metrics, NullMetrics
+from ahcollector.registry._flight import SingleFlight
+from ahcollector.registry.base import Registry, TokenEntry, ref_of, token_entries
+from ahcollector.registry.directory import Directory, NegativeCache
+
+__all__ = ["Resolver"]
+
+_log = logging.getLogger("ahcollector.registry")
+
+
+def entry_in(record: AgentRecord, token_hash: str) -> TokenEntry | None:
+    """Return what a record, which the hub gave for this hash, says of it.
+
+    A record that is not active may leave its hash out; an active one must name it, or the hub
+    answered for another token.
+    """
+    entry = token_entries(record).get(token_hash)
+    if entry is None and record.state is not AgentState.ACTIVE:
+        return TokenEntry(
+            agent=ref_of(record), state=record.state, expires_at=None, version=record.version
+        )
+    return entry
+
+
+class Resolver:
+    """Looks tokens up: registry, negative cache, then the hub, limited and one call a hash.
+
+    Args:
+        registry: Asked first. When it gives no answer the hub is asked, and a metric says so.
+        directory: Takes what the hub told.
+        hub: Asked for tokens the registry does not know; None: unknown is unknown.
+        negative: Shared with `directory`.
+        clock: Time.
+        lookups_per_second: How many questions the hub gets from this process, in bursts of as many.
+        metrics: Counts ``ahc_registry_lookups_total``.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        directory: Directory,
+        hub: Hub | None,
+        negative: NegativeCache,
+        clock: AsyncClock,
+        lookups_per_second: float = 50.0,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._registry = registry
+        self._directory = directory
+        self._hub = hub
+        self._negative = negative
+        self._clock = clock
+        self._lookups_per_second = lookups_per_second
+        self._limiter: Buckets[str] = Buckets(entries_max=1)
+        self._flights: SingleFlight[str, TokenEntry | None] = SingleFlight()
+        self._metrics = metrics if metrics is not None else NullMetrics()
+
+    async def resolve(self, token_hash: str) -> TokenEntry | None:
+        """Return what a token hash (64 lower hex) leads to; None: no such token, by the hub's word.
+
+        Raises:
+            HubUnavailableError: Nobody can tell now. It says nothing about the token.
+        """
+        entry = await self._read(token_hash)
+        if entry is not None:
+            self._count("store")
+            return entry
+        if self._hub is None:
+            self._count("miss")
+            return None
+        if self._negative.holds(token_hash, now=self._clock.monotonic()):
+            self._count("negative")
+            return None
+        hub = self._hub
+        return await self._flights.do(token_hash, lambda: self._ask(hub, token_hash))
+
+    async def _read(self, token_hash: str) -> TokenEntry | None:
+        try:
+            return await self._registry.lookup(token_hash)
+        except RegistryError as error:
+            self._count("error")
+            _log.warning("registry cannot be read, the hub is asked", extra={"error": str(error)})
+            return None
+
+    async def _ask(self, hub: Hub, token_hash: str) -> TokenEntry | None:
+        wait = self._limiter.take(
+            "hub",
+            now=self._clock.monotonic(),
+            per_second=self._lookups_per_second,
+            burst=max(1.0, self._lookups_per_second),
+        )
+        if wait:
+            self._count("limited")
+            raise HubUnavailableError("look-ups at the hub are limited now: try again later")
+        try:
+            record = await hub.agent_by_token_hash(token_hash)
+        except HubError as error:
+            self._count("error")
+            _log.warning(
+                "hub cannot tell whose token this is",
+                extra={"token_hash": token_hash[:8], "error": str(error)},
+            )
+            raise HubUnavailableError(f"the hub cannot tell whose token this is: {error}") from error
+        if record is None:
+            self._negative.add(token_hash, now=self._clock.monotonic())
+            self._count("miss")
+            return None
+        entry = entry_in(record, token_hash)
+        if entry is None:
+            self._count("error")
+            raise HubUnavailableError(
+                f"the hub answered with agent {record.agent_id}, which has not the token asked for"
+            )
+        self._count("hub")
+        return await self._take(record, entry, token_hash)
+
+    async def _take(
+        self, record: AgentRecord, entry: TokenEntry, token_hash: str
+    ) -> TokenEntry | None:
+        """Keep what the hub told, and return what holds now; a failure to keep it is only noted."""
+        try:
+            put = await self._directory.put(record)
+            known = await self._registry.lookup(token_hash)
+        except (RegistryError, PresenceError) as error:
+            _log.warning(
+                "what the hub told could not be kept; it is used all the same",
+                extra={"agent_id": record.agent_id, "error": str(error)},
+            )
+            return entry
+        if known is not None:
+            return known
+        if not put.applied:
+            # The registry is ahead of what the hub told: the token was replaced meanwhile.
+            raise HubUnavailableError(
+                f"agent {record.agent_id} changed during the look-up: try again"
+            )
+        return entry
+
+    def _count(self, result: str) -> None:
+        self._metrics.inc(REGISTRY_LOOKUPS, result=result)

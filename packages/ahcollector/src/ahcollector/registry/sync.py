@@ -1,0 +1,118 @@
+"""Follows the hub: every change of an agent arrives here within a minute."""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+
+from ahcollector.clock import AsyncClock
+from ahcollector.errors import CollectorError
+from ahcollector.hub.base import Hub
+from ahcollector.metrics import LAST_SYNC, REGISTRY_AGENTS, Metrics, NullMetrics
+from ahcollector.registry.base import Registry
+from ahcollector.registry.directory import Directory
+
+__all__ = ["SyncResult", "Syncer"]
+
+_log = logging.getLogger("ahcollector.registry")
+
+
+@attrs.frozen(kw_only=True)
+class SyncResult:
+    """What one round brought.
+
+    Attributes:
+        pages: Pages read.
+        records: Records in them.
+        applied: Records that were not older than what was known.
+    """
+
+    pages: int
+    records: int
+    applied: int
+
+
+class Syncer:
+    """Reads pages of changes from the stored cursor to the end, at once and then each interval.
+
+    A page's cursor is stored after all its records were taken, so a crash reads a page again, which
+    changes nothing. A failure deletes nothing; the next round goes on where this one stopped.
+
+    Args:
+        hub: Whose changes are read.
+        registry: Keeps the cursor.
+        directory: Takes the records.
+        clock: Time.
+        interval_seconds: From the end of a round to the next.
+        page_size: Records a page.
+        tombstone_ttl_seconds: Agents revoked longer ago are forgotten.
+        metrics: Where the counts go.
+    """
+
+    def __init__(
+        self,
+        *,
+        hub: Hub,
+        registry: Registry,
+        directory: Directory,
+        clock: AsyncClock,
+        interval_seconds: float = 60.0,
+        page_size: int = 500,
+        tombstone_ttl_seconds: float = 90 * 86_400.0,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._hub = hub
+        self._registry = registry
+        self._directory = directory
+        self._clock = clock
+        self._interval_seconds = interval_seconds
+        self._page_size = page_size
+        self._tombstone_ttl_seconds = tombstone_ttl_seconds
+        self._metrics = metrics if metrics is not None else NullMetrics()
+
+    async def run(self) -> None:
+        """Follow the hub until cancelled."""
+        failing = False
+        while True:
+            try:
+                await self.sync_once()
+            except CollectorError as error:
+                # Said once a failure, not once a minute.
+                level = logging.DEBUG if failing else logging.WARNING
+                _log.log(level, "hub could not be followed", extra={"error": str(error)})
+                failing = True
+            else:
+                if failing:
+                    _log.info("hub is followed again")
+                failing = False
+            await self._clock.sleep(self._interval_seconds)
+
+    async def sync_once(self) -> SyncResult:
+        """Read from the stored cursor to the end.
+
+        Raises:
+            HubError, RegistryError, PresenceError: The round stopped; what was taken stays.
+        """
+        pages = records = applied = 0
+        cursor = await self._registry.cursor()
+        more = True
+        while more:
+            page = await self._hub.agents_since(cursor, self._page_size)
+            for record in page.agents:
+                put = await self._directory.put(record)
+                applied += put.applied
+            pages += 1
+            records += len(page.agents)
+            more = page.more and page.next_since != cursor
+            if page.more and not more:
+                _log.error("hub says there is more and gives the same cursor", extra={"pages": pages})
+            cursor = page.next_since
+            await self._registry.set_cursor(cursor)
+        now = self._clock.time()
+        await self._registry.sweep(revoked_before=now - self._tombstone_ttl_seconds)
+        self._metrics.set(LAST_SYNC, now)
+        self._metrics.set(REGISTRY_AGENTS, (await self._registry.count()).active)
+        if records:
+            _log.info("followed the hub", extra={"records": records, "pages": pages})
+        return SyncResult(pages=pages, records=records, applied=applied)
