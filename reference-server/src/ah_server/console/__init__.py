@@ -1,0 +1,7 @@
+"""The console: a web page that shows the fleet, and charts of each server."""
+
+from ah_server.console.app import console_app
+from ah_server.console.charts import CHARTS, ChartSpec, draw
+from ah_server.console.fleet import Fleet, FleetView, ServerLine
+
+__all__ = ["CHARTS", "ChartSpec", "Fleet", "FleetView", "ServerLine", "console_app", "draw"]

@@ -1,0 +1,178 @@
+"""The console's pages. Everything is drawn on the server: no script is sent."""
+
+import base64
+import binascii
+import hmac
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ah_server.console.charts import CHARTS, SPANS, draw, step_seconds
+from ah_server.console.fleet import FleetView
+from ah_server.settings import Secret
+from ahwire import Clock, now_ms
+
+_POLICY = (
+    "default-src 'none'; img-src 'self'; style-src 'self'; base-uri 'none'; form-action 'self'"
+)
+# A chart is a document of its own and brings its own style.
+_CHART_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_EVENTS_SHOWN = 20
+
+
+def console_app(
+    *, view: FleetView, clock: Clock, password: Secret, refresh_seconds: int
+) -> ASGIApp:
+    """Builds the console.
+
+    Args:
+        view: what is shown.
+        clock: now, for the right end of the charts.
+        password: asked with HTTP Basic (any user name); empty: nobody is asked.
+        refresh_seconds: pages load themselves anew after this time.
+    """
+    pages = _Pages(view=view, clock=clock, refresh_seconds=refresh_seconds)
+    server = "/companies/{company_id}/servers/{server_id}"
+    return Starlette(
+        routes=[
+            Route("/", pages.fleet),
+            Route(server, pages.server),
+            Route(server + "/charts/{slug}.svg", pages.chart),
+            Route("/healthz", _healthz),
+            Mount("/static", StaticFiles(packages=[("ah_server", "console/static")])),
+        ],
+        middleware=[Middleware(_Door, password=password)],
+        exception_handlers={404: pages.not_found},
+    )
+
+
+async def _healthz(_request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+class _Door:
+    """Asks for the password, and sets the headers every answer carries."""
+
+    def __init__(self, app: ASGIApp, *, password: Secret) -> None:
+        self._app = app
+        self._password = password.reveal().encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] == "/healthz" or self._may_enter(scope):
+            await self._app(scope, receive, send)
+            return
+        headers = {"WWW-Authenticate": 'Basic realm="console", charset="UTF-8"'}
+        await PlainTextResponse("The console asks for its password.", 401, headers)(
+            scope, receive, send
+        )
+
+    def _may_enter(self, scope: Scope) -> bool:
+        if not self._password:
+            return True
+        kind, _, value = Request(scope).headers.get("authorization", "").partition(" ")
+        if kind.lower() != "basic":
+            return False
+        try:
+            given = base64.b64decode(value, validate=True).partition(b":")[2]
+        except binascii.Error:
+            return False
+        return hmac.compare_digest(given, self._password)
+
+
+class _Pages:
+    def __init__(self, *, view: FleetView, clock: Clock, refresh_seconds: int) -> None:
+        self._view = view
+        self._clock = clock
+        self._templates = Environment(
+            loader=PackageLoader("ah_server", "console/templates"),
+            autoescape=select_autoescape(),
+            undefined=StrictUndefined,
+        )
+        self._templates.globals.update(refresh_seconds=refresh_seconds, path_of=_path_of)
+        self._templates.filters.update(ago=self._ago, number=_number)
+
+    async def fleet(self, _request: Request) -> Response:
+        return self._html("fleet.html", servers=await self._view.servers())
+
+    async def server(self, request: Request) -> Response:
+        company_id = request.path_params["company_id"]
+        server_id = request.path_params["server_id"]
+        line = await self._view.server(company_id, server_id)
+        if line is None:
+            return await self.not_found(request, None)
+        span = request.query_params.get("span", "15m")
+        return self._html(
+            "server.html",
+            server=line,
+            charts=CHARTS,
+            spans=tuple(SPANS),
+            span=span if span in SPANS else "15m",
+            latest=await self._view.latest(company_id, server_id),
+            events=[
+                one
+                for one in await self._view.events(company_id, 200)
+                if one.event.server_id == server_id
+            ][:_EVENTS_SHOWN],
+        )
+
+    async def chart(self, request: Request) -> Response:
+        specs = {spec.slug: spec for spec in CHARTS}
+        spec = specs.get(request.path_params["slug"])
+        seconds = SPANS.get(request.query_params.get("span", "15m"))
+        if spec is None or seconds is None:
+            return PlainTextResponse("There is no such chart.", 404)
+        # The end is a whole step, so that points keep their places from one load to the next.
+        step_ms = step_seconds(seconds) * 1000
+        end_ms = now_ms(self._clock) // step_ms * step_ms
+        start_ms = end_ms - seconds * 1000
+        series = await self._view.history(
+            request.path_params["company_id"],
+            request.path_params["server_id"],
+            spec.metric,
+            start_ms=start_ms,
+            end_ms=end_ms,
+            step_ms=step_ms,
+        )
+        svg = draw(spec, series, start_ms=start_ms, end_ms=end_ms, step_ms=step_ms)
+        headers = {"Content-Security-Policy": _CHART_POLICY, "Cache-Control": "no-store"}
+        return Response(svg, media_type="image/svg+xml", headers=headers)
+
+    async def not_found(self, _request: Request, _error: Exception | None) -> Response:
+        return self._html("not_found.html", status=404)
+
+    def _html(self, template: str, status: int = 200, **values: object) -> Response:
+        page = self._templates.get_template(template).render(**values)
+        headers = {
+            "Content-Security-Policy": _POLICY,
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cache-Control": "no-store",
+        }
+        return HTMLResponse(page, status, headers)
+
+    def _ago(self, at: datetime | None) -> str:
+        if at is None:
+            return "never"
+        seconds = max(0, int(self._clock.time() - at.astimezone(UTC).timestamp()))
+        for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+            if seconds >= size:
+                return f"{seconds // size} {unit} ago"
+        return f"{seconds} s ago"
+
+
+def _path_of(company_id: str, server_id: str) -> str:
+    return f"/companies/{quote(company_id, safe='')}/servers/{quote(server_id, safe='')}"
+
+
+def _number(value: float) -> str:
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}".replace(",", "\u202f")
+    return f"{value:,.2f}".replace(",", "\u202f")

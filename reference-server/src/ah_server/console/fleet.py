@@ -1,0 +1,129 @@
+"""What the console shows, gathered from presence, the store and the hub's events."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Protocol
+
+import attrs
+
+from ah_server.hub import EventLog, LoggedEvent
+from ahcollector.presence import AgentPresence, Presence, PresenceState
+from ahcollector.store import LatestSample, RangeSeries, Reader
+
+_SERVERS_MAX = 1000
+_PAGE = 500
+
+
+@attrs.frozen(kw_only=True)
+class ServerLine:
+    """One server as the fleet page lists it; times are aware UTC."""
+
+    company_id: str
+    server_id: str
+    up: bool
+    last_seen: datetime | None
+    agents: int
+
+
+class FleetView(Protocol):
+    """Where the console's pages get what they show."""
+
+    async def servers(self) -> Sequence[ServerLine]:
+        """All servers, those that are down first."""
+        ...
+
+    async def server(self, company_id: str, server_id: str) -> ServerLine | None:
+        """One server, or None when no agent of it is known."""
+        ...
+
+    async def latest(self, company_id: str, server_id: str) -> Sequence[LatestSample]:
+        """The newest sample of each of its series."""
+        ...
+
+    async def history(
+        self,
+        company_id: str,
+        server_id: str,
+        metric: str,
+        *,
+        start_ms: int,
+        end_ms: int,
+        step_ms: int,
+    ) -> Sequence[RangeSeries]:
+        """A metric over time."""
+        ...
+
+    async def events(self, company_id: str, limit: int) -> Sequence[LoggedEvent]:
+        """The newest events of a company, newest first."""
+        ...
+
+
+class Fleet:
+    """The view of a process that holds all parts.
+
+    Args:
+        presence: who was heard when.
+        store: the samples.
+        event_log: the development hub's events; None when the hub is elsewhere.
+    """
+
+    def __init__(self, *, presence: Presence, store: Reader, event_log: EventLog | None) -> None:
+        self._presence = presence
+        self._store = store
+        self._event_log = event_log
+
+    async def servers(self) -> Sequence[ServerLine]:
+        """All servers, those that are down first."""
+        found: dict[tuple[str, str], list[AgentPresence]] = {}
+        after = ""
+        while page := await self._presence.agents(after=after, limit=_PAGE):
+            for one in page:
+                found.setdefault((one.agent.company_id, one.agent.server_id), []).append(one)
+            after = page[-1].agent.agent_id
+        lines = [_line(*key, agents) for key, agents in found.items()]
+        return sorted(lines, key=lambda line: (line.up, line.company_id, line.server_id))[
+            :_SERVERS_MAX
+        ]
+
+    async def server(self, company_id: str, server_id: str) -> ServerLine | None:
+        """One server, or None when no agent of it is known."""
+        for line in await self.servers():
+            if (line.company_id, line.server_id) == (company_id, server_id):
+                return line
+        return None
+
+    async def latest(self, company_id: str, server_id: str) -> Sequence[LatestSample]:
+        """The newest sample of each of its series."""
+        return await self._store.latest(company_id, server_id)
+
+    async def history(
+        self,
+        company_id: str,
+        server_id: str,
+        metric: str,
+        *,
+        start_ms: int,
+        end_ms: int,
+        step_ms: int,
+    ) -> Sequence[RangeSeries]:
+        """A metric over time."""
+        return await self._store.range(
+            company_id, server_id, metric, start_ms=start_ms, end_ms=end_ms, step_ms=step_ms
+        )
+
+    async def events(self, company_id: str, limit: int) -> Sequence[LoggedEvent]:
+        """The newest events of a company, newest first."""
+        if self._event_log is None:
+            return ()
+        return await self._event_log.newest(limit, company_id)
+
+
+def _line(company_id: str, server_id: str, agents: Sequence[AgentPresence]) -> ServerLine:
+    seen = [one.last_seen for one in agents if one.last_seen is not None]
+    return ServerLine(
+        company_id=company_id,
+        server_id=server_id,
+        up=any(one.state is PresenceState.UP for one in agents),
+        last_seen=datetime.fromtimestamp(max(seen), UTC) if seen else None,
+        agents=len(agents),
+    )
