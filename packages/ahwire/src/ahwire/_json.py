@@ -1,0 +1,266 @@
+"""JSON in and out of the contract values.
+
+**Decoding** takes UTF-8 JSON text (no byte order mark, no NaN, no Infinity; of a repeated key the last
+counts), refuses what is over the contract's size before it is parsed, ignores unknown fields, takes
+`null` for an absent optional one, and answers everything else with a DecodeError that names the field.
+**Encoding** is canonical: keys sorted, no spaces, UTF-8 (nothing escaped that need not be), optional
+fields that have their default left out, times in UTC as `YYYY-MM-DDTHH:MM:SS[.ffffff]Z`. Equal values give equal bytes.
+
+cattrs does the walking; it is imported and set up when the first value is decoded or encoded, so that
+`import ahwire` stays quick.
+"""
+
+import functools
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from types import UnionType
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, Union, get_args, get_origin
+
+import attrs
+
+from ahwire._fields import shown, type_name
+from ahwire.errors import DecodeError
+from ahwire.limits import MAX_HUB_BYTES
+
+if TYPE_CHECKING:
+    from cattrs import Converter
+
+Hook = Callable[[Any, Any], Any]
+
+_TIME = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,18})?"
+    r"(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+_SCALARS = (str, int, float, bool)
+ALWAYS_SENT = "ahwire.always_sent"
+"""Metadata of a field that is encoded even when it has its default."""
+
+
+class JsonContract:
+    """A value with a JSON form. Subclasses are attrs classes."""
+
+    __slots__ = ()
+
+    _json_bytes_max: ClassVar[int] = MAX_HUB_BYTES
+    _json_may_be_wrapped: ClassVar[bool] = False
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """The value that the JSON text stands for; unknown fields are ignored.
+
+        Args:
+            data: UTF-8 JSON text.
+
+        Raises:
+            DecodeError: it is no JSON, too large, or not of this contract; `field` says where.
+        """
+        document = _parse(data, cls._json_bytes_max)
+        if cls._json_may_be_wrapped:
+            document = _unwrap(document, cls)
+        value: Self = _converter().structure(document, cls)
+        return value
+
+    def to_json(self) -> bytes:
+        """The canonical JSON text, UTF-8: equal values give equal bytes."""
+        document = _converter().unstructure(self)
+        return json.dumps(
+            document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        ).encode()
+
+
+def _parse(data: bytes, bytes_max: int) -> object:
+    if len(data) > bytes_max:
+        reason = f"the document has {len(data)} bytes; at most {bytes_max} are taken"
+        raise DecodeError(field="", reason=reason)
+    try:
+        return json.loads(data.decode(), parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise DecodeError(field="", reason="the document is nested too deeply") from error
+    except DecodeError:
+        raise
+    except ValueError as error:
+        # UnicodeDecodeError holds the whole document, so its text is made here.
+        what = f"byte {error.start}" if isinstance(error, UnicodeDecodeError) else str(error)
+        reason = f"the document is no JSON in UTF-8 ({what})"
+        raise DecodeError(field="", reason=reason) from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise DecodeError(field="", reason=f"the document holds {name}, which is no JSON")
+
+
+def _unwrap(document: object, cls: type[Any]) -> object:
+    """What stands in `{"data": …}`, unless the document has fields of the contract itself."""
+    if isinstance(document, dict) and isinstance(document.get("data"), dict):
+        names = {attribute.name for attribute in attrs.fields(cls)}
+        if names.isdisjoint(document):
+            return document["data"]
+    return document
+
+
+def join_path(name: str, rest: str) -> str:
+    """`a` and `b` make `a.b`; `a` and `[3].b` make `a[3].b`."""
+    if not rest:
+        return name
+    return name + rest if rest.startswith("[") else f"{name}.{rest}"
+
+
+@functools.cache
+def _converter() -> "Converter":
+    from cattrs import Converter
+
+    converter = Converter(detailed_validation=False, omit_if_default=True)
+    # Scalars pass as they are: cattrs would turn 1 into "1", our validators refuse it.
+    for scalar in _SCALARS:
+        converter.register_structure_hook(scalar, _as_is)
+    converter.register_structure_hook(datetime, _structure_time)
+    converter.register_unstructure_hook(datetime, _unstructure_time)
+    converter.register_structure_hook_func(_is_mapping, _as_is)
+    converter.register_unstructure_hook_func(_is_mapping, lambda value: value)
+    converter.register_structure_hook(StrEnum, _structure_enum)
+    converter.register_structure_hook_factory(
+        _is_tuple, lambda kind: _tuple_hook(converter, get_args(kind)[0])
+    )
+    converter.register_structure_hook_factory(attrs.has, lambda cls: _class_hook(converter, cls))
+    converter.register_unstructure_hook_factory(
+        attrs.has, lambda cls: _class_unstructure_hook(converter, cls)
+    )
+    converter.register_structure_hook_factory(
+        _is_union_of_contracts, lambda kind: _union_hook(converter, get_args(kind))
+    )
+    return converter
+
+
+def _as_is(value: Any, _kind: Any) -> Any:
+    return value
+
+
+def _is_mapping(kind: Any) -> bool:
+    return get_origin(kind) is Mapping
+
+
+def _is_tuple(kind: Any) -> bool:
+    return get_origin(kind) is tuple
+
+
+def _is_union_of_contracts(kind: Any) -> bool:
+    return get_origin(kind) in {Union, UnionType} and all(attrs.has(arg) for arg in get_args(kind))
+
+
+def _structure_time(value: Any, _kind: Any) -> datetime:
+    """RFC 3339 to a datetime; digits beyond microseconds are cut off."""
+    if type(value) is not str:
+        raise DecodeError(field="", reason=f"expected a time as a string, got {type_name(value)}")
+    if not _TIME.fullmatch(value):
+        raise DecodeError(
+            field="", reason=f"{shown(value)} is no RFC 3339 time, such as 2026-06-15T10:20:30Z"
+        )
+    try:
+        return datetime.fromisoformat(value.upper()).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise DecodeError(field="", reason=f"{shown(value)} is no time: {error}") from error
+
+
+def _unstructure_time(value: datetime) -> str:
+    return value.replace(tzinfo=None).isoformat() + "Z"
+
+
+def _structure_enum(value: Any, kind: Any) -> Any:
+    # A look-up by value would take True for 1 and fail on what cannot be hashed.
+    if type(value) is str:
+        for member in kind:
+            if member.value == value:
+                return member
+    allowed = ", ".join(member.value for member in kind)
+    raise DecodeError(field="", reason=f"{shown(value)} is not one of: {allowed}")
+
+
+def _tuple_hook(converter: "Converter", item_kind: Any) -> Hook:
+    item_hook = converter.get_structure_hook(item_kind)
+
+    def structure(value: Any, _kind: Any) -> tuple[Any, ...]:
+        if type(value) is not list:
+            raise DecodeError(field="", reason=f"expected an array, got {type_name(value)}")
+        result = []
+        for index, item in enumerate(value):
+            try:
+                result.append(item_hook(item, item_kind))
+            except DecodeError as error:
+                path = join_path(f"[{index}]", error.field)
+                raise DecodeError(field=path, reason=error.reason) from error
+        return tuple(result)
+
+    return structure
+
+
+def _class_hook(converter: "Converter", cls: Any) -> Hook:
+    from cattrs.gen import make_dict_structure_fn, override
+
+    named = {
+        attribute.name: override(struct_hook=_named_hook(converter, attribute))
+        for attribute in attrs.fields(cls)
+        if _may_fail(attribute.type)
+    }
+    build = make_dict_structure_fn(cls, converter, **named)
+
+    def structure(value: Any, kind: Any) -> Any:
+        if type(value) is not dict:
+            raise DecodeError(field="", reason=f"expected an object, got {type_name(value)}")
+        try:
+            return build(value, kind)
+        except KeyError as error:
+            raise DecodeError(field=str(error.args[0]), reason="is missing") from error
+
+    return structure
+
+
+def _may_fail(kind: Any) -> bool:
+    """Whether structuring it can fail: scalars and mappings pass, and are judged when built."""
+    kinds = get_args(kind) if get_origin(kind) in {Union, UnionType} else (kind,)
+    return not all(
+        each in _SCALARS or each is type(None) or _is_mapping(each) for each in kinds
+    )
+
+
+def _named_hook(converter: "Converter", attribute: "attrs.Attribute[Any]") -> Hook:
+    """The hook of an attribute's type, with the attribute's name put before the errors' paths."""
+    hook = converter.get_structure_hook(attribute.type)
+
+    def structure(value: Any, kind: Any) -> Any:
+        try:
+            return hook(value, kind)
+        except DecodeError as error:
+            path = join_path(attribute.name, error.field)
+            raise DecodeError(field=path, reason=error.reason) from error
+
+    return structure
+
+
+def _union_hook(converter: "Converter", kinds: tuple[Any, ...]) -> Hook:
+    """The first class whose required fields are all there, else the last."""
+    required = [
+        (kind, {each.name for each in attrs.fields(kind) if each.default is attrs.NOTHING})
+        for kind in kinds
+    ]
+
+    def structure(value: Any, _kind: Any) -> Any:
+        chosen = kinds[-1]
+        if type(value) is dict:
+            chosen = next((kind for kind, names in required if names <= value.keys()), chosen)
+        return converter.structure(value, chosen)
+
+    return structure
+
+
+def _class_unstructure_hook(converter: "Converter", cls: Any) -> Callable[[Any], Any]:
+    from cattrs.gen import make_dict_unstructure_fn, override
+
+    always = {
+        attribute.name: override(omit_if_default=False)
+        for attribute in attrs.fields(cls)
+        if ALWAYS_SENT in attribute.metadata
+    }
+    return make_dict_unstructure_fn(cls, converter, _cattrs_omit_if_default=True, **always)

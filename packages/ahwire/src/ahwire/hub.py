@@ -1,0 +1,370 @@
+"""The contracts of collector and hub: who the agents are, what happened to them, what is set.
+
+Every class has `from_json` and `to_json` (see `ahwire.errors.DecodeError` for what they refuse). Times
+are aware datetimes in UTC. Answers of the hub may come wrapped in `{"data": …}`.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum, unique
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+from attrs import field
+from attrs.validators import optional
+
+from ahwire import _fields as check
+from ahwire import limits
+from ahwire._fields import JsonValue
+from ahwire._json import JsonContract
+from ahwire.errors import DecodeError
+
+if TYPE_CHECKING:
+    from ahwire.agent_pb2 import AgentConfig
+
+_COMPANIES_MAX = 1_000_000
+_LABELS_MAX = 64
+_COLLECTORS_MAX = 256
+_UINT32_MAX = (1 << 32) - 1
+
+
+@unique
+class AgentState(StrEnum):
+    """Whether an agent may send."""
+
+    PENDING = "pending"
+    ACTIVE = "active"
+    REVOKED = "revoked"
+
+
+@unique
+class EventType(StrEnum):
+    """What an event tells."""
+
+    AGENT_DOWN = "agent.down"
+    AGENT_UP = "agent.up"
+    ALERT_OPENED = "alert.opened"
+    ALERT_RESOLVED = "alert.resolved"
+    ALERT_REMINDER = "alert.reminder"
+    ALERT_FLAPPING = "alert.flapping"
+    ALERT_SETTLED = "alert.settled"
+    GROUP_DOWN = "group.down"
+    GROUP_UP = "group.up"
+
+    @property
+    def is_group(self) -> bool:
+        """Whether the event is about many servers of a company, and so names none."""
+        return self in {EventType.GROUP_DOWN, EventType.GROUP_UP}
+
+
+@unique
+class EventSeverity(StrEnum):
+    """How bad what an event tells is."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+@attrs.frozen(kw_only=True)
+class AgentRecord(JsonContract):
+    """One agent as the hub knows it.
+
+    Attributes:
+        token_hash: SHA-256 of the token in lower-case hex; there when the state is active.
+        expires_at: end of the token's life; None: never.
+        prev_token_hash: the token before, still good until `prev_token_expires_at`; without that
+            time it is expired.
+        version: rises with each change of the record, from 0.
+    """
+
+    _json_may_be_wrapped: ClassVar[bool] = True
+
+    agent_id: str = field(validator=check.identity)
+    company_id: str = field(validator=check.identity)
+    server_id: str = field(validator=check.identity)
+    state: AgentState = field(validator=check.instance(AgentState))
+    token_hash: str | None = field(default=None, validator=optional(check.sha256_hex), repr=False)
+    expires_at: datetime | None = field(
+        default=None, converter=check.as_utc, validator=optional(check.moment)
+    )
+    prev_token_hash: str | None = field(
+        default=None, validator=optional(check.sha256_hex), repr=False
+    )
+    prev_token_expires_at: datetime | None = field(
+        default=None, converter=check.as_utc, validator=optional(check.moment)
+    )
+    version: int = field(validator=check.integer(least=0))
+
+    def __attrs_post_init__(self) -> None:
+        if self.state is AgentState.ACTIVE and self.token_hash is None:
+            raise DecodeError(field="token_hash", reason="is missing; an active agent has one")
+
+
+@attrs.frozen(kw_only=True)
+class Event(JsonContract):
+    """Something that happened to a server, an agent or a series.
+
+    Attributes:
+        event_id: UUIDv7; the hub takes each once.
+        seq: rises per (company, server, rule, series, agent); a lower one changes no state.
+        server_id: absent only in group events.
+        duration_seconds: how long the state that ended had lasted.
+        labels: any JSON values: `last_seen_at`, `down_since`, `down_duration_s`, `members` (a list
+            of at most 1,000 ids), `members_count`, and a series' own. Copied; treat as read-only.
+    """
+
+    event_id: str = field(validator=check.uuid7)
+    type: EventType = field(validator=check.instance(EventType))
+    seq: int = field(validator=check.integer())
+    occurred_at: datetime = field(converter=check.as_utc, validator=check.moment)
+    company_id: str = field(validator=check.identity)
+    server_id: str | None = field(default=None, validator=optional(check.identity))
+    agent_id: str | None = field(default=None, validator=optional(check.identity))
+    rule_id: str | None = field(default=None, validator=optional(check.text()))
+    rule_version: int | None = field(default=None, validator=optional(check.integer(least=0)))
+    series_key: str | None = field(
+        default=None, validator=optional(check.text(chars_max=check.SERIES_KEY_CHARS_MAX))
+    )
+    severity: EventSeverity | None = field(
+        default=None, validator=optional(check.instance(EventSeverity))
+    )
+    value: float | None = field(
+        default=None, converter=check.as_float, validator=optional(check.number())
+    )
+    threshold: float | None = field(
+        default=None, converter=check.as_float, validator=optional(check.number())
+    )
+    duration_seconds: float | None = field(
+        default=None, converter=check.as_float, validator=optional(check.number(least=0))
+    )
+    peak_value: float | None = field(
+        default=None, converter=check.as_float, validator=optional(check.number())
+    )
+    reason: str | None = field(
+        default=None, validator=optional(check.text(chars_max=check.TEXT_CHARS_MAX))
+    )
+    suppressed: bool = field(validator=check.boolean)
+    suppress_reason: str | None = field(
+        default=None, validator=optional(check.text(chars_max=check.TEXT_CHARS_MAX))
+    )
+    group_key: str | None = field(default=None, validator=optional(check.text()))
+    labels: Mapping[str, JsonValue] = field(
+        factory=dict, converter=check.as_json, validator=check.json_object, hash=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.server_id is None and not self.type.is_group:
+            reason = f"is missing; only group events have none, and this is {self.type}"
+            raise DecodeError(field="server_id", reason=reason)
+        members = self.labels.get("members")
+        if isinstance(members, list) and len(members) > limits.MAX_GROUP_MEMBERS:
+            reason = f"has {len(members)} items; at most {limits.MAX_GROUP_MEMBERS} are taken"
+            raise DecodeError(field="labels.members", reason=reason)
+
+
+@attrs.frozen(kw_only=True)
+class EventsRequest(JsonContract):
+    """Body of `POST /events`: 1 to 200 events."""
+
+    events: tuple[Event, ...] = field(
+        validator=check.items(check.instance(Event), 1, limits.MAX_EVENTS_PER_REQUEST)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class RejectedEvent(JsonContract):
+    """An event that the hub will never take, and why."""
+
+    event_id: str = field(validator=check.text())
+    reason: str = field(validator=check.text(chars_min=0, chars_max=check.TEXT_CHARS_MAX))
+
+
+@attrs.frozen(kw_only=True)
+class EventsReply(JsonContract):
+    """Answer to `POST /events`."""
+
+    _json_may_be_wrapped: ClassVar[bool] = True
+
+    accepted: tuple[str, ...] = field(
+        validator=check.items(check.text(), 0, limits.MAX_EVENTS_PER_REQUEST)
+    )
+    rejected: tuple[RejectedEvent, ...] = field(
+        validator=check.items(check.instance(RejectedEvent), 0, limits.MAX_EVENTS_PER_REQUEST)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class AgentPage(JsonContract):
+    """Answer to `GET /agents?since=&limit=`.
+
+    Attributes:
+        more: whether another page follows.
+        next_since: opaque cursor of the next page; not empty when there is one.
+    """
+
+    _json_may_be_wrapped: ClassVar[bool] = True
+
+    agents: tuple[AgentRecord, ...] = field(
+        validator=check.items(check.instance(AgentRecord), 0, limits.MAX_AGENTS_PER_PAGE)
+    )
+    more: bool = field(validator=check.boolean)
+    next_since: str = field(
+        default="", validator=check.text(chars_min=0, chars_max=check.TEXT_CHARS_MAX)
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.more and not self.next_since:
+            reason = "is empty; a page that more follow names where they begin"
+            raise DecodeError(field="next_since", reason=reason)
+
+
+@attrs.frozen(kw_only=True)
+class AgentSettings(JsonContract):
+    """What a company lets its agents be told; what is absent leaves the agent's own value."""
+
+    interval_seconds: int | None = field(
+        default=None, validator=optional(check.integer(1, limits.MAX_INTERVAL_SECONDS))
+    )
+    catch_up_batches: int | None = field(default=None, validator=optional(check.integer(1, 10)))
+    disabled_collectors: tuple[str, ...] = field(
+        default=(), validator=check.items(check.text(), 0, _COLLECTORS_MAX)
+    )
+    labels: Mapping[str, str] = field(
+        factory=dict,
+        converter=check.as_json,
+        validator=check.mapping(
+            check.text(chars_max=limits.MAX_NAME_BYTES),
+            check.text(chars_min=0, chars_max=limits.MAX_LABEL_VALUE_BYTES),
+            _LABELS_MAX,
+        ),
+        hash=False,
+    )
+    max_point_age_seconds: int | None = field(
+        default=None, validator=optional(check.integer(0, _UINT32_MAX))
+    )
+
+    def to_proto(self, etag: str) -> "AgentConfig":
+        """The same as the message that agents are sent; what is absent stays unset."""
+        # Imported here, because messages are slow to import and few users of this module need them.
+        from ahwire.agent_pb2 import AgentConfig
+
+        return AgentConfig(
+            etag=etag,
+            interval_seconds=self.interval_seconds,
+            catch_up_batches=self.catch_up_batches,
+            disabled_collectors=self.disabled_collectors,
+            labels=self.labels,
+            max_point_age_seconds=self.max_point_age_seconds,
+        )
+
+
+@attrs.frozen(kw_only=True)
+class EnrollGrant(JsonContract):
+    """Answer to `POST /enroll`: an identity and its token, told once.
+
+    Attributes:
+        agent_token: secret.
+        expires_at: end of the token's life; None: never.
+        version: of the agent's record; 0 when the hub gave none.
+    """
+
+    _json_may_be_wrapped: ClassVar[bool] = True
+
+    agent_id: str = field(validator=check.identity)
+    company_id: str = field(validator=check.identity)
+    server_id: str = field(validator=check.identity)
+    token_hash: str = field(validator=check.sha256_hex, repr=False)
+    agent_token: str = field(validator=check.token, repr=False)
+    expires_at: datetime | None = field(
+        default=None, converter=check.as_utc, validator=optional(check.moment)
+    )
+    version: int = field(default=0, validator=check.integer(least=0))
+    config: AgentSettings = field(factory=AgentSettings, validator=check.instance(AgentSettings))
+
+
+@attrs.frozen(kw_only=True)
+class RenewGrant(JsonContract):
+    """Answer to `POST /credentials/renew`: a new token; the old one is good for an overlap."""
+
+    _json_may_be_wrapped: ClassVar[bool] = True
+
+    token_hash: str = field(validator=check.sha256_hex, repr=False)
+    agent_token: str = field(validator=check.token, repr=False)
+    expires_at: datetime | None = field(
+        default=None, converter=check.as_utc, validator=optional(check.moment)
+    )
+    prev_token_expires_at: datetime = field(converter=check.as_utc, validator=check.moment)
+    version: int = field(validator=check.integer(least=0))
+
+
+@attrs.frozen(kw_only=True)
+class Seen(JsonContract):
+    """When an agent was last heard."""
+
+    agent_id: str = field(validator=check.identity)
+    last_seen_at: datetime = field(converter=check.as_utc, validator=check.moment)
+
+
+@attrs.frozen(kw_only=True)
+class SeenReport(JsonContract):
+    """Body of `POST /agents/seen`: up to 500 agents."""
+
+    seen: tuple[Seen, ...] = field(
+        validator=check.items(check.instance(Seen), 0, limits.MAX_SEEN_PER_REPORT)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Heartbeat(JsonContract):
+    """Body of `POST /heartbeat`: a collector lives, and what it has to do.
+
+    Attributes:
+        companies: how many agents each company has here.
+        outbox_depth: events that the hub does not have yet.
+    """
+
+    collector_id: str = field(validator=check.text())
+    version: str = field(validator=check.text())
+    at: datetime = field(converter=check.as_utc, validator=check.moment)
+    agents: int = field(validator=check.integer(least=0))
+    agents_down: int = field(validator=check.integer(least=0))
+    companies: Mapping[str, int] = field(
+        converter=check.as_json,
+        validator=check.mapping(check.identity, check.integer(least=0), _COMPANIES_MAX),
+        hash=False,
+    )
+    batches_per_second: float = field(converter=check.as_number, validator=check.number(least=0))
+    samples_per_second: float = field(converter=check.as_number, validator=check.number(least=0))
+    outbox_depth: int = field(validator=check.integer(least=0))
+
+
+@attrs.frozen(kw_only=True)
+class GroupDownSettings(JsonContract):
+    """When many agents of a company being down at once becomes one event.
+
+    Attributes:
+        min: agents that must be down.
+        ratio: part of the company's agents that must be down, above 0 and at most 1.
+        window_seconds: within which they must have gone down.
+    """
+
+    enabled: bool = field(validator=check.boolean)
+    min: int = field(validator=check.integer(least=1))
+    ratio: float = field(converter=check.as_number, validator=check.number(least=0))
+    window_seconds: float = field(converter=check.as_number, validator=check.number(least=0))
+
+
+@attrs.frozen(kw_only=True)
+class CompanySettings(JsonContract):
+    """Answer to `GET /settings/{company_id}`; what is absent is the collector's to decide."""
+
+    _json_may_be_wrapped: ClassVar[bool] = True
+
+    group_down: GroupDownSettings | None = field(
+        default=None, validator=optional(check.instance(GroupDownSettings))
+    )
+    down_min_seconds: float | None = field(
+        default=None, converter=check.as_float, validator=optional(check.number(least=0))
+    )
+    agent: AgentSettings = field(factory=AgentSettings, validator=check.instance(AgentSettings))
