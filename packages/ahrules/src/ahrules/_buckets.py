@@ -1,0 +1,231 @@
+"""The bucket an instant falls in.
+
+The law that this module keeps, for one schedule:
+
+1. `start <= instant < end`, buckets do not overlap, leave no gap and are never empty; every instant
+   of a bucket gives the same bucket.
+2. A local day begins at the first instant whose local date is that day or a later one. That is
+   midnight, or the first existing instant where midnight was skipped. A day that was skipped whole
+   has no instant and no bucket. Where clocks go back over midnight, the day has begun at the first
+   of its two midnights.
+3. Days are grouped from 1970-01-01, weeks from Monday 1970-01-05, months from January 1970.
+4. Minutes and hours are read off the wall clock, counted from the day's midnight, and end with the
+   day. Where clocks go back by at least a bucket's length, counting starts again: one bucket for
+   each pass. Where they go back by less, counting never goes back: the bucket that holds the change
+   is longer. Where they go forward, buckets without an instant do not exist.
+
+All arithmetic is on whole Unix seconds: no zone changes its offset inside a second.
+"""
+
+from bisect import bisect_right
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import Final
+
+from attrs import frozen
+
+from ahrules._schedule import Schedule, Unit
+from ahrules._zones import DAY_SECONDS, EPOCH, Piece, pieces
+from ahrules.errors import InstantError
+
+_UNIT_SECONDS: Final = {Unit.MINUTES: 60, Unit.HOURS: 3_600}
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_FIRST_MONDAY: Final = 4  # 1970-01-05, counted from 1970-01-01
+_PREVIEW_MAX: Final = 10_000
+
+
+@frozen
+class Bucket:
+    """A stretch of time `[start, end)`.
+
+    Attributes:
+        start: Its first instant, in UTC.
+        end: The first instant after it, in UTC.
+    """
+
+    start: datetime
+    end: datetime
+
+
+def bucket(occurred_at: datetime, schedule: Schedule) -> Bucket:
+    """Return the bucket of `schedule` that holds an instant.
+
+    The result depends on the arguments and on the installed time-zone data only. Days and longer
+    begin at local midnight, minutes and hours are counted from it; the module's text has the whole
+    law.
+
+    Args:
+        occurred_at: An aware datetime, in any zone.
+        schedule: The schedule.
+
+    Returns:
+        The bucket, in UTC, with `start <= occurred_at < end`.
+
+    Raises:
+        InstantError: `occurred_at` is naive, or the bucket leaves the years 1 to 9999.
+    """
+    second = _unix_second(occurred_at)
+    try:
+        day = _local_day(schedule.timezone, second // DAY_SECONDS, second)
+        if schedule.unit in _UNIT_SECONDS:
+            return _within_day(schedule, day, second)
+        return _of_days(schedule, day)
+    except (OverflowError, ValueError) as error:
+        raise InstantError(
+            f"{occurred_at.isoformat()} is too near to the end of the calendar for a bucket of"
+            f" {schedule.interval} {schedule.unit}; check the clock it comes from"
+        ) from error
+
+
+def next_buckets(schedule: Schedule, start: datetime, n: int) -> list[Bucket]:
+    """Preview a schedule: the bucket that holds `start` and those after it.
+
+    Args:
+        schedule: The schedule.
+        start: An aware datetime.
+        n: How many buckets, from 0 to 10,000.
+
+    Returns:
+        `n` buckets; each begins where the one before ends.
+
+    Raises:
+        InstantError: As for `bucket`.
+        ValueError: `n` is out of its range.
+    """
+    if not 0 <= n <= _PREVIEW_MAX:
+        raise ValueError(f"{n} buckets cannot be previewed: ask for 0 to {_PREVIEW_MAX}")
+    found: list[Bucket] = []
+    while len(found) < n:
+        found.append(bucket(found[-1].end if found else start, schedule))
+    return found
+
+
+def batch_key(rule_id: str, recipient_id: str, channel: str, start: datetime) -> str:
+    """Return the label of a digest: `rule:recipient:channel:start`.
+
+    It is for people and logs. Ids may contain colons and the tenant is not in it, so it is not a
+    key of a table.
+
+    Args:
+        rule_id: The rule.
+        recipient_id: Who is told.
+        channel: The channel's name.
+        start: The bucket's start; written in UTC as `2026-06-15T00:00:00Z`.
+
+    Raises:
+        InstantError: `start` is naive.
+    """
+    _unix_second(start)
+    moment = start.astimezone(UTC).replace(tzinfo=None).isoformat()
+    return f"{rule_id}:{recipient_id}:{channel}:{moment}Z"
+
+
+def _unix_second(moment: datetime) -> int:
+    if moment.utcoffset() is None:
+        raise InstantError(
+            f"{moment.isoformat()} has no time zone and so names no instant; give an aware datetime"
+        )
+    elapsed = moment - EPOCH
+    return elapsed.days * DAY_SECONDS + elapsed.seconds
+
+
+def _utc(second: int) -> datetime:
+    return EPOCH + timedelta(seconds=second)
+
+
+@frozen
+class _Day:
+    """A local day: its number from 1970-01-01, its instants `[start, end)` and its offsets."""
+
+    number: int
+    start: int
+    end: int
+    pieces: tuple[Piece, ...]
+
+
+@lru_cache(maxsize=65_536)
+def _day_start(zone: str, number: int) -> int:
+    """Return the first instant whose local date is the day of that number, or a later one."""
+    midnight = number * DAY_SECONDS
+    # Offsets are shorter than a day, so the answer lies less than a day beside midnight in UTC.
+    for piece in pieces(zone, midnight - DAY_SECONDS, midnight + DAY_SECONDS):
+        candidate = max(piece.start, midnight - piece.offset)
+        if candidate < piece.end:
+            return candidate
+    raise AssertionError("an offset is shorter than a day")
+
+
+@lru_cache(maxsize=16_384)
+def _days_of(zone: str, utc_day: int) -> tuple[_Day, ...]:
+    """Return the local days that have an instant in a UTC day, in order."""
+    low, high = utc_day * DAY_SECONDS, (utc_day + 1) * DAY_SECONDS
+    found = []
+    for number in range(utc_day - 2, utc_day + 3):
+        start, end = _day_start(zone, number), _day_start(zone, number + 1)
+        if start < end and start < high and end > low:
+            found.append(_Day(number, start, end, tuple(pieces(zone, start, end))))
+    return tuple(found)
+
+
+def _local_day(zone: str, utc_day: int, second: int) -> _Day:
+    for day in _days_of(zone, utc_day):
+        if second < day.end:
+            return day
+    raise AssertionError("the days of a zone leave no gap")
+
+
+def _of_days(schedule: Schedule, day: _Day) -> Bucket:
+    interval = schedule.interval
+    if schedule.unit is Unit.MONTHS:
+        today = date.fromordinal(_EPOCH_DAY + day.number)
+        first = (today.year * 12 + today.month - 1 - 1970 * 12) // interval * interval
+        low, high = _month_start(first), _month_start(first + interval)
+    elif schedule.unit is Unit.WEEKS:
+        length = 7 * interval
+        low = (day.number - _FIRST_MONDAY) // length * length + _FIRST_MONDAY
+        high = low + length
+    else:
+        low = day.number // interval * interval
+        high = low + interval
+    return Bucket(
+        _utc(_day_start(schedule.timezone, low)), _utc(_day_start(schedule.timezone, high))
+    )
+
+
+def _month_start(month: int) -> int:
+    """Return the number of the first day of a month counted from January 1970."""
+    year, index = divmod(1970 * 12 + month, 12)
+    return date(year, index + 1, 1).toordinal() - _EPOCH_DAY
+
+
+def _within_day(schedule: Schedule, day: _Day, second: int) -> Bucket:
+    length = schedule.interval * _UNIT_SECONDS[schedule.unit]
+    midnight = day.number * DAY_SECONDS
+    if len(day.pieces) == 1:
+        # The usual day: one offset, so a bucket is found by arithmetic.
+        wall_zero = midnight - day.pieces[0].offset
+        low = (second - wall_zero) // length * length + wall_zero
+        return Bucket(_utc(max(low, day.start)), _utc(min(low + length, day.end)))
+    starts = _starts_within(day, midnight, length)
+    place = bisect_right(starts, second)
+    return Bucket(_utc(starts[place - 1]), _utc(starts[place] if place < len(starts) else day.end))
+
+
+@lru_cache(maxsize=1024)
+def _starts_within(day: _Day, midnight: int, length: int) -> tuple[int, ...]:
+    """Return where the buckets of a day begin that changes its offset."""
+    starts: list[int] = []
+    offset, index = day.pieces[0].offset, 0
+    for piece in day.pieces:
+        wall_zero = midnight - piece.offset
+        here = (piece.start - wall_zero) // length
+        repeated = offset - piece.offset
+        # The first piece, a new pass, or a step forward into a later bucket: one begins here.
+        if not starts or repeated >= length or here > index:
+            starts.append(piece.start)
+            index = here
+        while (following := wall_zero + (index + 1) * length) < piece.end:
+            starts.append(following)
+            index += 1
+        offset = piece.offset
+    return tuple(starts)

@@ -1,0 +1,259 @@
+"""The further conditions of a rule, as values, and how they are read and written.
+
+```
+{"field": "geo", "op": "in", "value": ["RU"]}      a condition on a field of the event's payload
+{"not": P}   {"all": [P, …]}   {"any": [P, …]}     nest to a depth of 8
+{"lookup": "user_on_leave", …}                     must be asked elsewhere; what else is in it goes
+along
+```
+"""
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, TypeAlias, cast
+
+from attrs import Factory, field, frozen
+
+from ahrules._limits import PREDICATE_DEPTH_MAX, PREDICATES_MAX
+from ahrules._networks import NetworkTextError, read_network, write_network
+from ahrules._patterns import PatternError, compile_pattern
+from ahrules._reading import Faults, is_number, join, shown
+
+Scalar: TypeAlias = str | int | float | bool
+
+
+class Op(StrEnum):
+    """What is asked of a payload field. A field that is missing, or of another type, answers no."""
+
+    EQ = "eq"
+    NE = "ne"
+    IN = "in"
+    NOT_IN = "not_in"
+    GT = "gt"
+    GTE = "gte"
+    LT = "lt"
+    LTE = "lte"
+    CONTAINS = "contains"
+    STARTS_WITH = "starts_with"
+    MATCHES = "matches"
+    EXISTS = "exists"
+    CIDR = "cidr"
+
+
+@frozen(kw_only=True)
+class Condition:
+    """A condition on one field of the payload.
+
+    Attributes:
+        field: A dotted path through objects, as `login.geo`.
+        op: What is asked.
+        value: What is asked for: a list for `in` and `not_in`, a list or one network for `cidr`,
+            true or false for `exists`, a text for `contains` on texts, `starts_with` and `matches`,
+            else a text, number or flag.
+    """
+
+    field: str
+    op: Op
+    value: Scalar | tuple[Scalar, ...]
+
+
+@frozen
+class Not:
+    """True where the predicate is false."""
+
+    predicate: "Predicate"
+
+
+@frozen
+class All:
+    """True where every predicate is."""
+
+    predicates: tuple["Predicate", ...]
+
+
+@frozen
+class AnyOf:
+    """True where at least one predicate is."""
+
+    predicates: tuple["Predicate", ...]
+
+
+def _canonical(arguments: Mapping[str, Any]) -> str:
+    return json.dumps(arguments, sort_keys=True, separators=(",", ":"), default=str)
+
+
+@frozen(kw_only=True)
+class Lookup:
+    """A question that must be asked elsewhere; matching leaves it open.
+
+    Attributes:
+        name: Whom to ask.
+        arguments: What to ask; JSON values.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] = field(factory=dict, eq=_canonical)
+
+
+Predicate: TypeAlias = Condition | Not | All | AnyOf | Lookup
+
+_ORDERED: Final = frozenset({Op.GT, Op.GTE, Op.LT, Op.LTE})
+_LISTS: Final = frozenset({Op.IN, Op.NOT_IN})
+_TEXTS: Final = frozenset({Op.STARTS_WITH, Op.MATCHES})
+_GROUPS: Final = ("not", "all", "any")
+
+
+@frozen
+class PredicateReader:
+    """Reads predicates of one rule and counts them."""
+
+    faults: Faults
+    _count: list[int] = field(default=Factory(lambda: [0]), init=False)
+
+    def read(self, path: str, value: object, depth: int = 0) -> Predicate | None:
+        """Return the predicate at `path`, or None after its faults were kept."""
+        found = self.faults.mapping(path, value)
+        if found is None:
+            return None
+        self._count[0] += 1
+        if self._count[0] == PREDICATES_MAX + 1:
+            self.faults.add(
+                path, f"is the {PREDICATES_MAX + 1}th condition; {PREDICATES_MAX} are the most"
+            )
+        if self._count[0] > PREDICATES_MAX:
+            return None
+        kinds = [name for name in ("field", *_GROUPS, "lookup") if name in found]
+        # A lookup may carry a `field` along; it is its own affair.
+        if "lookup" in kinds and not set(kinds) & set(_GROUPS):
+            return self._lookup(path, found)
+        if len(kinds) != 1:
+            self.faults.add(path, "must have exactly one of 'field', 'not', 'all', 'any', 'lookup'")
+            return None
+        if kinds[0] == "field":
+            return self._condition(path, found)
+        return self._group(path, found, kinds[0], depth + 1)
+
+    def _group(
+        self, path: str, found: Mapping[str, object], kind: str, depth: int
+    ) -> Predicate | None:
+        self.faults.unknown_fields(path, found, (kind,))
+        inner_path = join(path, kind)
+        if depth > PREDICATE_DEPTH_MAX:
+            self.faults.add(
+                inner_path, f"nests deeper than {PREDICATE_DEPTH_MAX} levels; split the rule in two"
+            )
+            return None
+        if kind == "not":
+            inner = self.read(inner_path, found[kind], depth)
+            return None if inner is None else Not(inner)
+        members = found[kind]
+        if not isinstance(members, list | tuple) or not members:
+            self.faults.add(inner_path, f"{shown(members)} is not a list of at least one predicate")
+            return None
+        read = [self.read(f"{inner_path}[{i}]", item, depth) for i, item in enumerate(members)]
+        predicates = tuple(predicate for predicate in read if predicate is not None)
+        return All(predicates) if kind == "all" else AnyOf(predicates)
+
+    def _lookup(self, path: str, found: Mapping[str, object]) -> Lookup | None:
+        name = self.faults.text(join(path, "lookup"), found["lookup"])
+        arguments = {key: value for key, value in found.items() if key != "lookup"}
+        try:
+            # Through JSON and back: a copy that nobody else can change.
+            arguments = json.loads(json.dumps(arguments, allow_nan=False))
+        except (TypeError, ValueError, RecursionError) as error:
+            self.faults.add(
+                path, f"cannot be sent as JSON ({error}); use texts, numbers, lists and objects"
+            )
+            return None
+        return None if name is None else Lookup(name=name, arguments=arguments)
+
+    def _condition(self, path: str, found: Mapping[str, object]) -> Condition | None:
+        self.faults.unknown_fields(path, found, ("field", "op", "value"))
+        name = self.faults.text(join(path, "field"), found["field"])
+        if name is not None and not all(name.split(".")):
+            self.faults.add(
+                join(path, "field"), f"{shown(name)} has an empty part; write it as login.geo"
+            )
+        op = found.get("op")
+        if not isinstance(op, str) or op not in list(Op):
+            self.faults.add(
+                join(path, "op"), f"{shown(op)} is no operator; known are {', '.join(Op)}"
+            )
+            return None
+        if "value" not in found:
+            self.faults.add(join(path, "value"), "is missing; say what the field is compared with")
+            return None
+        value = self._value(join(path, "value"), Op(op), found["value"])
+        if name is None or value is None:
+            return None
+        return Condition(field=name, op=Op(op), value=value)
+
+    def _value(self, path: str, op: Op, value: object) -> Scalar | tuple[Scalar, ...] | None:
+        if op in _LISTS:
+            # A flag and a number that Python takes for equal (True, 1) are two values here.
+            keyed = self.faults.items(path, value, self._typed_scalar)
+            return None if keyed is None else tuple(item for _, item in keyed)
+        if op is Op.CIDR:
+            if isinstance(value, str):
+                return self.network(path, value)
+            return self.faults.items(path, value, self.network)
+        if op is Op.EXISTS:
+            return self.faults.flag(path, value)
+        if op in _TEXTS:
+            return self._text(path, op, value)
+        if op in _ORDERED and isinstance(value, bool):
+            self.faults.add(path, f"{value!r} has no order; use a number or a text")
+            return None
+        return self._scalar(path, value)
+
+    def _text(self, path: str, op: Op, value: object) -> str | None:
+        text = self.faults.text(path, value)
+        if text is not None and op is Op.MATCHES:
+            try:
+                compile_pattern(text)
+            except PatternError as error:
+                self.faults.add(path, str(error))
+                return None
+        return text
+
+    def _typed_scalar(self, path: str, value: object) -> tuple[type, Scalar] | None:
+        scalar = self._scalar(path, value)
+        return None if scalar is None else (type(scalar), scalar)
+
+    def _scalar(self, path: str, value: object) -> Scalar | None:
+        if isinstance(value, str):
+            return self.faults.text(path, value, empty=True)
+        if isinstance(value, bool) or is_number(value):
+            return cast("Scalar", value)
+        hint = "; ask for a missing field by exists" if value is None else ""
+        self.faults.add(path, f"{shown(value)} is not a text, a finite number, true or false{hint}")
+        return None
+
+    def network(self, path: str, value: object) -> str | None:
+        """Return the network at `path` in its one spelling."""
+        try:
+            return write_network(read_network(value))
+        except NetworkTextError as error:
+            self.faults.add(path, str(error))
+            return None
+
+
+def write_predicate(predicate: Predicate) -> dict[str, Any]:
+    """Return a predicate as JSON values; reading them gives an equal predicate."""
+    match predicate:
+        case Condition():
+            value = predicate.value
+            return {
+                "field": predicate.field,
+                "op": predicate.op.value,
+                "value": list(value) if isinstance(value, tuple) else value,
+            }
+        case Not():
+            return {"not": write_predicate(predicate.predicate)}
+        case All():
+            return {"all": [write_predicate(inner) for inner in predicate.predicates]}
+        case AnyOf():
+            return {"any": [write_predicate(inner) for inner in predicate.predicates]}
+        case Lookup():
+            return {"lookup": predicate.name, **predicate.arguments}

@@ -1,0 +1,397 @@
+"""A notification rule: whom to tell, by which channels and how often, about which events."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+from attrs import field, fields, frozen
+
+from ahrules._limiter import RateLimit
+from ahrules._patterns import PatternError, compile_glob, is_glob
+from ahrules._predicates import Predicate, PredicateReader, write_predicate
+from ahrules._reading import Faults, is_number, join, shown
+from ahrules._schedule import Schedule, Unit, check_interval, check_unit
+from ahrules._zones import check_zone
+from ahrules.errors import RuleValidationError, ScheduleError, UnknownZoneError
+
+T = TypeVar("T")
+
+SEVERITIES: Final = ("low", "middle", "high")
+
+
+class RecipientType(StrEnum):
+    """What a recipient is."""
+
+    USER = "user"
+    TEAM = "team"
+    GROUP = "group"
+
+
+class Mode(StrEnum):
+    """When a notification leaves."""
+
+    INSTANT = "instant"
+    DIGEST = "digest"
+
+
+@frozen(kw_only=True)
+class Recipient:
+    """Who is told.
+
+    Attributes:
+        recipient_type: A user, team or group.
+        recipient_id: Its id within the tenant.
+    """
+
+    recipient_type: RecipientType
+    recipient_id: str
+
+
+@frozen(kw_only=True)
+class RuleSchedule:
+    """At once, or in digests.
+
+    Attributes:
+        mode: `instant` or `digest`.
+        interval: With `digest`: how many units a digest covers; else None.
+        unit: With `digest`: the unit; else None.
+    """
+
+    mode: Mode
+    interval: int | None = None
+    unit: Unit | None = None
+
+
+@frozen(kw_only=True)
+class Filters:
+    """What an event must be.
+
+    Within a filter any value matches; all filters must match; None matches all.
+
+    Attributes:
+        severity: `low`, `middle`, `high`.
+        ip_address: Addresses and networks in their one spelling; an IPv4 address inside IPv6 counts
+            as IPv4.
+        event_type: Types as they stand, or with one `*` at the end as the beginning of a type.
+        host: Hosts as they stand (upper and lower case differ), or globs with `*`, `?` and `[…]`.
+    """
+
+    severity: tuple[str, ...] | None = None
+    ip_address: tuple[str, ...] | None = None
+    event_type: tuple[str, ...] | None = None
+    host: tuple[str, ...] | None = None
+
+
+@frozen(kw_only=True)
+class NotificationRule:
+    """A rule, checked: made by `from_dict`, which reports every fault by its field.
+
+    Attributes:
+        rule_id: Its id, unique within the tenant.
+        tenant_id: Whose events it sees; events of other tenants never match.
+        name: For people; the id where none was given.
+        enabled: A rule that is not never matches.
+        owner_id: Who is told when the rule cannot work.
+        filters: What an event must be.
+        predicates: Further conditions on its payload; all must hold.
+        recipients: Who is told.
+        channels: By which channels.
+        schedule: At once, or in digests.
+        timezone: In which wall clock digests are counted; None leaves it to the tenant.
+        template_policy: Which templates are used.
+        rate_limit: The rule's own limit on instant notifications to one recipient by one channel.
+        created_at: When it was made, aware, in UTC.
+        updated_at: When it was last changed, aware, in UTC.
+    """
+
+    rule_id: str
+    tenant_id: str
+    name: str
+    enabled: bool = True
+    owner_id: str | None = None
+    filters: Filters = field(factory=Filters)
+    predicates: tuple[Predicate, ...] = ()
+    recipients: tuple[Recipient, ...] = ()
+    channels: tuple[str, ...] = ()
+    schedule: RuleSchedule = field(default=RuleSchedule(mode=Mode.INSTANT))
+    timezone: str | None = None
+    template_policy: str = "default"
+    rate_limit: RateLimit | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+    @classmethod
+    def from_dict(cls, mapping: Mapping[str, Any]) -> "NotificationRule":
+        """Read a rule from JSON values.
+
+        Only `rule_id` and `tenant_id` must be there. A field that is null counts as absent. A field
+        that no one reads is a fault: a misspelt filter would match everything.
+
+        Args:
+            mapping: The rule. Times are RFC 3339 texts or aware datetimes.
+
+        Returns:
+            The rule; equal input gives equal rules.
+
+        Raises:
+            RuleValidationError: With every fault, its field's path and the way out.
+        """
+        return _RuleReader(Faults()).read(mapping)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rule as JSON values, of which `from_dict` makes an equal rule."""
+        return _write(self)
+
+    def digest_schedule(self, tenant_timezone: str | None = None) -> Schedule:
+        """Return the schedule of the rule's digests.
+
+        Args:
+            tenant_timezone: The tenant's zone; used where the rule has none. UTC where neither has
+                one.
+
+        Raises:
+            ScheduleError: The rule is an instant one.
+            UnknownZoneError: The tenant's zone is not one.
+        """
+        if self.schedule.mode is not Mode.DIGEST:
+            raise ScheduleError(
+                f"rule {self.rule_id!r} tells at once and has no digests; ask schedule.mode first"
+            )
+        zone = self.timezone or tenant_timezone or "UTC"
+        return Schedule(self.schedule.interval, self.schedule.unit, zone)
+
+
+_FIELDS: Final = tuple(each.name for each in fields(NotificationRule))
+_FILTERS: Final = tuple(each.name for each in fields(Filters))
+
+
+@frozen
+class _RuleReader:
+    """Reads one rule; every method keeps the faults of its field and returns None for it."""
+
+    faults: Faults
+
+    def read(self, value: object) -> NotificationRule:
+        found = self.faults.mapping("", value)
+        if found is None:
+            raise RuleValidationError(self.faults.found)
+        self.faults.unknown_fields("", found, _FIELDS)
+        given = {name: item for name, item in found.items() if item is not None}
+        values = {
+            name: getattr(self, f"_{name}")(name, given[name]) for name in _FIELDS if name in given
+        }
+        for name in ("rule_id", "tenant_id"):
+            if name not in given:
+                self.faults.add(name, "is missing; every rule has one")
+        if self.faults.found:
+            raise RuleValidationError(self.faults.found)
+        values.setdefault("name", values["rule_id"])
+        return NotificationRule(**values)
+
+    def _rule_id(self, path: str, value: object) -> str | None:
+        return self.faults.text(path, value)
+
+    _tenant_id = _owner_id = _template_policy = _rule_id
+
+    def _name(self, path: str, value: object) -> str | None:
+        return self.faults.text(path, value)
+
+    def _enabled(self, path: str, value: object) -> bool | None:
+        return self.faults.flag(path, value)
+
+    def _filters(self, path: str, value: object) -> Filters | None:
+        found = self.faults.mapping(path, value)
+        if found is None:
+            return None
+        self.faults.unknown_fields(path, found, _FILTERS)
+        readers = {
+            "severity": self._severity,
+            "ip_address": PredicateReader(self.faults).network,
+            "event_type": self._event_type,
+            "host": self._host,
+        }
+        return Filters(
+            **{
+                name: self.faults.items(join(path, name), found[name], read)
+                for name, read in readers.items()
+                if found.get(name) is not None
+            }
+        )
+
+    def _severity(self, path: str, value: object) -> str | None:
+        if isinstance(value, str) and value in SEVERITIES:
+            return str(value)
+        self.faults.add(
+            path, f"{shown(value)} is no severity; write one of {', '.join(SEVERITIES)}"
+        )
+        return None
+
+    def _event_type(self, path: str, value: object) -> str | None:
+        text = self.faults.text(path, value)
+        if text is not None and "*" in text[:-1]:
+            self.faults.add(
+                path,
+                f"{shown(value)} has a * before its end;"
+                " only a type's beginning can be given, as login_*",
+            )
+            return None
+        return text
+
+    def _host(self, path: str, value: object) -> str | None:
+        text = self.faults.text(path, value)
+        try:
+            if text is not None and is_glob(text):
+                compile_glob(text)
+        except PatternError as error:
+            self.faults.add(path, str(error))
+            return None
+        return text
+
+    def _predicates(self, path: str, value: object) -> tuple[Predicate, ...]:
+        if not isinstance(value, list | tuple):
+            self.faults.add(path, f"{shown(value)} is not a list of predicates")
+            return ()
+        reader = PredicateReader(self.faults)
+        read = [reader.read(f"{path}[{index}]", item) for index, item in enumerate(value)]
+        return tuple(predicate for predicate in read if predicate is not None)
+
+    def _recipients(self, path: str, value: object) -> tuple[Recipient, ...] | None:
+        return self._maybe_empty(path, value, self._recipient)
+
+    def _recipient(self, path: str, value: object) -> Recipient | None:
+        found = self.faults.mapping(path, value)
+        if found is None:
+            return None
+        self.faults.unknown_fields(path, found, ("recipient_type", "recipient_id"))
+        kind, name = (
+            found.get("recipient_type"),
+            self.faults.text(join(path, "recipient_id"), found.get("recipient_id")),
+        )
+        if not isinstance(kind, str) or kind not in list(RecipientType):
+            self.faults.add(
+                join(path, "recipient_type"), f"{shown(kind)} is none of {', '.join(RecipientType)}"
+            )
+            return None
+        return (
+            None
+            if name is None
+            else Recipient(recipient_type=RecipientType(kind), recipient_id=name)
+        )
+
+    def _channels(self, path: str, value: object) -> tuple[str, ...] | None:
+        return self._maybe_empty(path, value, self.faults.text)
+
+    def _maybe_empty(
+        self, path: str, value: object, read: Callable[[str, object], T | None]
+    ) -> tuple[T, ...] | None:
+        """Read a list that may name no one yet: such a rule matches and tells nobody."""
+        return () if value in ([], ()) else self.faults.items(path, value, read)
+
+    def _schedule(self, path: str, value: object) -> RuleSchedule | None:
+        found = self.faults.mapping(path, value)
+        if found is None:
+            return None
+        self.faults.unknown_fields(path, found, ("mode", "interval", "unit"))
+        mode = found.get("mode")
+        if not isinstance(mode, str) or mode not in list(Mode):
+            self.faults.add(
+                join(path, "mode"), f"{shown(mode)} is no mode; write instant or digest"
+            )
+            return None
+        if mode == Mode.INSTANT:
+            for name in ("interval", "unit"):
+                if found.get(name) is not None:
+                    self.faults.add(
+                        join(path, name), "belongs to digests; leave it out or write mode: digest"
+                    )
+            return RuleSchedule(mode=Mode.INSTANT)
+        interval = self._checked(join(path, "interval"), check_interval, found.get("interval"))
+        unit = self._checked(join(path, "unit"), check_unit, found.get("unit"))
+        return RuleSchedule(mode=Mode.DIGEST, interval=interval, unit=unit)
+
+    def _timezone(self, path: str, value: object) -> str | None:
+        return self._checked(path, check_zone, value)
+
+    def _checked(self, path: str, check: Callable[[object], T], value: object) -> T | None:
+        try:
+            return check(value)
+        except (ScheduleError, UnknownZoneError) as error:
+            self.faults.add(path, str(error))
+            return None
+
+    def _rate_limit(self, path: str, value: object) -> RateLimit | None:
+        found = self.faults.mapping(path, value)
+        if found is None:
+            return None
+        self.faults.unknown_fields(path, found, ("count", "per_seconds"))
+        count, per_seconds = found.get("count"), found.get("per_seconds", 60)
+        if type(count) is not int or count < 1:
+            self.faults.add(join(path, "count"), f"{shown(count)} is no whole number from 1")
+            return None
+        if not is_number(per_seconds) or per_seconds <= 0:
+            self.faults.add(
+                join(path, "per_seconds"), f"{shown(per_seconds)} is no number of seconds above 0"
+            )
+            return None
+        return RateLimit(count=count, per_seconds=per_seconds)
+
+    def _created_at(self, path: str, value: object) -> datetime | None:
+        moment = value
+        if isinstance(value, str):
+            try:
+                moment = datetime.fromisoformat(value)
+            except ValueError:
+                moment = None
+        if not isinstance(moment, datetime) or moment.utcoffset() is None:
+            self.faults.add(
+                path, f"{shown(value)} is no time with a zone; write it as 2026-06-15T10:00:00Z"
+            )
+            return None
+        return moment.astimezone(UTC)
+
+    _updated_at = _created_at
+
+
+def _write(rule: NotificationRule) -> dict[str, Any]:
+    written: dict[str, Any] = {
+        "rule_id": rule.rule_id,
+        "tenant_id": rule.tenant_id,
+        "name": rule.name,
+        "enabled": rule.enabled,
+        "owner_id": rule.owner_id,
+        "filters": {
+            name: list(values)
+            for name in _FILTERS
+            if (values := getattr(rule.filters, name)) is not None
+        },
+        "predicates": [write_predicate(predicate) for predicate in rule.predicates],
+        "recipients": [
+            {"recipient_type": each.recipient_type.value, "recipient_id": each.recipient_id}
+            for each in rule.recipients
+        ],
+        "channels": list(rule.channels),
+        "schedule": _write_schedule(rule.schedule),
+        "timezone": rule.timezone,
+        "template_policy": rule.template_policy,
+        "rate_limit": None
+        if rule.rate_limit is None
+        else {"count": rule.rate_limit.count, "per_seconds": rule.rate_limit.per_seconds},
+        "created_at": _write_time(rule.created_at),
+        "updated_at": _write_time(rule.updated_at),
+    }
+    return {name: value for name, value in written.items() if value is not None}
+
+
+def _write_schedule(schedule: RuleSchedule) -> dict[str, Any]:
+    if schedule.mode is Mode.INSTANT or schedule.unit is None:
+        return {"mode": Mode.INSTANT.value}
+    return {
+        "mode": schedule.mode.value,
+        "interval": schedule.interval,
+        "unit": schedule.unit.value,
+    }
+
+
+def _write_time(moment: datetime | None) -> str | None:
+    return None if moment is None else f"{moment.replace(tzinfo=None).isoformat()}Z"
