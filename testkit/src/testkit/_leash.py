@@ -1,5 +1,6 @@
 """The test process's end of a keeper: see `_keeper` for what is said over the two pipes."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -53,8 +54,9 @@ class Leash:
 
     def close(self) -> None:
         """Let the keeper end what still runs, remove the directory and leave."""
-        if self._process.stdin is not None and not self._process.stdin.closed:
-            self._process.stdin.close()
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # what a dead keeper was not told
+                self._process.stdin.close()
         self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()

@@ -10,6 +10,7 @@ wrote is there after a restart. `start()` returns when the service answers its o
 when its port is open.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -21,7 +22,7 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 from testkit._leash import Leash
-from testkit.errors import StartError
+from testkit.errors import KeeperError, StartError
 from testkit.install import Program, locate
 from testkit.ports import HOST, Port
 
@@ -144,7 +145,8 @@ class Service(ABC):
     def close(self) -> None:
         """Stop it, remove its directory and give the port back; may be called twice."""
         if self._leash is not None:
-            if self.pid is not None:
+            # Without its keeper the service is gone already, and there is nothing to stop.
+            with contextlib.suppress(KeeperError):
                 self.stop()
             self._leash.close()
             self._leash = None

@@ -1,5 +1,6 @@
 """A private PostgreSQL cluster."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from testkit.base import Service
-from testkit.errors import StartError
+from testkit.errors import KeeperError, StartError
 from testkit.install import Program
 
 __all__ = ["PostgresServer"]
@@ -108,7 +109,7 @@ class PostgresServer(Service):
 
     def close(self) -> None:
         """Stop it, remove its directory and its shared memory, give the port back."""
-        if self.pid is not None:
+        with contextlib.suppress(KeeperError):  # without its keeper it is gone already
             self.stop()
         self._remove_shared_memory(self._data / "postmaster.pid")
         super().close()
