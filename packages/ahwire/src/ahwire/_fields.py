@@ -1,15 +1,14 @@
 """The kinds of field that JSON contracts are made of: attrs fields with their checks.
 
-A check runs when a value is built, so a value that exists keeps its contract, whether it was decoded
-or made by hand, and encodes to what decodes again. Checks take the exact JSON type: a bool is no
-number, and a number is no string.
+A check runs when a value is built, so a value that exists keeps its contract, whether it was
+decoded or made by hand, and encodes to what decodes again. Checks take the exact JSON type: a bool
+is no number, and a number is no string.
 """
 
 import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from enum import Enum
 from typing import Any, TypeAlias
 
 import attrs
@@ -18,13 +17,14 @@ from ahwire.errors import DecodeError
 from ahwire.ids import is_uuid7
 from ahwire.names import is_id
 
-JsonValue: TypeAlias = "str | int | float | bool | None | list[JsonValue] | Mapping[str, JsonValue]"
+JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | Mapping[str, JsonValue] | None"
 Validator: TypeAlias = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
 TEXT_CHARS_MAX = 1_024
 NAME_CHARS_MAX = 256
 SERIES_KEY_CHARS_MAX = 64 * 1_024
 JSON_DEPTH_MAX = 32
+_JSON_SCALARS = frozenset({str, int, float, bool, type(None)})
 _INT64_MAX = (1 << 63) - 1
 _SHOWN_CHARS = 80
 _HEX64 = re.compile(r"[0-9a-f]{64}")
@@ -63,13 +63,11 @@ def _fail(attribute: "attrs.Attribute[Any]", reason: str) -> DecodeError:
 
 def _text(attribute: "attrs.Attribute[Any]", value: object, chars_max: int) -> str:
     """The value as a string that can be sent, or DecodeError."""
-    if type(value) is not str:
-        if isinstance(value, str) and not isinstance(value, Enum):
-            return _text(attribute, str(value), chars_max)
+    if not isinstance(value, str):
         raise _fail(attribute, f"expected a string, got {type_name(value)}")
     if len(value) > chars_max:
         raise _fail(attribute, f"has {len(value)} characters; at most {chars_max} are taken")
-    if _SURROGATE.search(value):
+    if not value.isascii() and _SURROGATE.search(value):
         raise _fail(attribute, "holds half of a surrogate pair, which UTF-8 cannot carry")
     return value
 
@@ -108,8 +106,7 @@ def token(_instance: object, attribute: "attrs.Attribute[Any]", value: object) -
 
 def ip_address(_instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
     """An IPv4 or IPv6 address as text; no leading zeros, no prefix length."""
-    # Imported here because it is slow to import and seldom needed.
-    import ipaddress
+    import ipaddress  # noqa: PLC0415  # slow to import, and few users need it
 
     address = _text(attribute, value, NAME_CHARS_MAX)
     try:
@@ -163,7 +160,7 @@ def number(least: float = -math.inf) -> Validator:
 
 def as_float(value: float | None) -> float | None:
     """Makes whole numbers floats, so that equal values encode equally."""
-    if type(value) is not int:
+    if isinstance(value, bool) or not isinstance(value, int):
         return value
     try:
         return float(value)
@@ -200,7 +197,7 @@ def moment(_instance: object, attribute: "attrs.Attribute[Any]", value: object) 
 
 def as_utc(value: datetime | None) -> datetime | None:
     """The same instant in UTC; what has no zone stays as it is, for the validator to refuse."""
-    if not isinstance(value, datetime) or value.tzinfo is None:
+    if not isinstance(value, datetime) or value.tzinfo is None or value.tzinfo is UTC:
         return value
     try:
         return value.astimezone(UTC)
@@ -253,6 +250,8 @@ def as_json(value: object) -> Any:
 
 def _copy(value: object, depth_left: int) -> Any:
     if depth_left < 0:
+        return value
+    if type(value) in _JSON_SCALARS:
         return value
     if isinstance(value, Mapping):
         return {key: _copy(item, depth_left - 1) for key, item in value.items()}

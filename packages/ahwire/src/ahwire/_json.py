@@ -1,13 +1,14 @@
 """JSON in and out of the contract values.
 
-**Decoding** takes UTF-8 JSON text (no byte order mark, no NaN, no Infinity; of a repeated key the last
-counts), refuses what is over the contract's size before it is parsed, ignores unknown fields, takes
-`null` for an absent optional one, and answers everything else with a DecodeError that names the field.
-**Encoding** is canonical: keys sorted, no spaces, UTF-8 (nothing escaped that need not be), optional
-fields that have their default left out, times in UTC as `YYYY-MM-DDTHH:MM:SS[.ffffff]Z`. Equal values give equal bytes.
+**Decoding** takes UTF-8 JSON text (no byte order mark, no NaN, no Infinity; of a repeated key the
+last counts), refuses what is over the contract's size before it is parsed, ignores unknown fields,
+takes `null` for an absent optional one, and answers everything else with a DecodeError that names
+the field. **Encoding** is canonical: keys sorted, no spaces, UTF-8 (nothing escaped that need not
+be), optional fields that have their default left out, times in UTC as
+`YYYY-MM-DDTHH:MM:SS[.ffffff]Z`. Equal values give equal bytes.
 
-cattrs does the walking; it is imported and set up when the first value is decoded or encoded, so that
-`import ahwire` stays quick.
+cattrs does the walking; it is imported and set up when the first value is decoded or encoded, so
+that `import ahwire` stays quick.
 """
 
 import functools
@@ -76,7 +77,7 @@ def _parse(data: bytes, bytes_max: int) -> object:
         reason = f"the document has {len(data)} bytes; at most {bytes_max} are taken"
         raise DecodeError(field="", reason=reason)
     try:
-        return json.loads(data.decode(), parse_constant=_refuse_constant)
+        return _DECODER.decode(data.decode())
     except RecursionError as error:
         raise DecodeError(field="", reason="the document is nested too deeply") from error
     except DecodeError:
@@ -90,6 +91,9 @@ def _parse(data: bytes, bytes_max: int) -> object:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise DecodeError(field="", reason=f"the document holds {name}, which is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _unwrap(document: object, cls: type[Any]) -> object:
@@ -110,7 +114,7 @@ def join_path(name: str, rest: str) -> str:
 
 @functools.cache
 def _converter() -> "Converter":
-    from cattrs import Converter
+    from cattrs import Converter  # noqa: PLC0415  # slow to import
 
     converter = Converter(detailed_validation=False, omit_if_default=True)
     # Scalars pass as they are: cattrs would turn 1 into "1", our validators refuse it.
@@ -169,13 +173,12 @@ def _unstructure_time(value: datetime) -> str:
 
 
 def _structure_enum(value: Any, kind: Any) -> Any:
-    # A look-up by value would take True for 1 and fail on what cannot be hashed.
-    if type(value) is str:
-        for member in kind:
-            if member.value == value:
-                return member
-    allowed = ", ".join(member.value for member in kind)
-    raise DecodeError(field="", reason=f"{shown(value)} is not one of: {allowed}")
+    try:
+        return kind(value)
+    except ValueError:
+        allowed = ", ".join(kind)
+        reason = f"{shown(value)} is not one of: {allowed}"
+        raise DecodeError(field="", reason=reason) from None
 
 
 def _tuple_hook(converter: "Converter", item_kind: Any) -> Hook:
@@ -197,9 +200,9 @@ def _tuple_hook(converter: "Converter", item_kind: Any) -> Hook:
 
 
 def _class_hook(converter: "Converter", cls: Any) -> Hook:
-    from cattrs.gen import make_dict_structure_fn, override
+    from cattrs.gen import make_dict_structure_fn, override  # noqa: PLC0415  # slow to import
 
-    named = {
+    named: dict[str, Any] = {
         attribute.name: override(struct_hook=_named_hook(converter, attribute))
         for attribute in attrs.fields(cls)
         if _may_fail(attribute.type)
@@ -220,9 +223,7 @@ def _class_hook(converter: "Converter", cls: Any) -> Hook:
 def _may_fail(kind: Any) -> bool:
     """Whether structuring it can fail: scalars and mappings pass, and are judged when built."""
     kinds = get_args(kind) if get_origin(kind) in {Union, UnionType} else (kind,)
-    return not all(
-        each in _SCALARS or each is type(None) or _is_mapping(each) for each in kinds
-    )
+    return not all(each in _SCALARS or each is type(None) or _is_mapping(each) for each in kinds)
 
 
 def _named_hook(converter: "Converter", attribute: "attrs.Attribute[Any]") -> Hook:
@@ -256,9 +257,9 @@ def _union_hook(converter: "Converter", kinds: tuple[Any, ...]) -> Hook:
 
 
 def _class_unstructure_hook(converter: "Converter", cls: Any) -> Callable[[Any], Any]:
-    from cattrs.gen import make_dict_unstructure_fn, override
+    from cattrs.gen import make_dict_unstructure_fn, override  # noqa: PLC0415  # slow to import
 
-    always = {
+    always: dict[str, Any] = {
         attribute.name: override(omit_if_default=False)
         for attribute in attrs.fields(cls)
         if ALWAYS_SENT in attribute.metadata

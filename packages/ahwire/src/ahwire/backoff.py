@@ -1,13 +1,14 @@
 """When to try again: full jitter, the phase of a cycle, and what a Retry-After says.
 
-The step starts at `base_seconds` and doubles to `max_seconds`; the wait is uniform in [0, step]. The
-jitter is not clipped at the cap, so that a crowd whose steps have all reached it stays spread over the
-whole of [0, cap] and does not come back in one second.
+The step starts at `base_seconds` and doubles to `max_seconds`; the wait is uniform in [0, step].
+The jitter is not clipped at the cap, so that a crowd whose steps have all reached it stays spread
+over the whole of [0, cap] and does not come back in one second.
 """
 
 import hashlib
 import math
 import re
+from datetime import UTC
 
 from ahwire.clock import Rng
 from ahwire.limits import MAX_RETRY_AFTER_SECONDS
@@ -68,8 +69,7 @@ class Backoff:
 
 
 def _default_rng() -> Rng:
-    # Imported here because most users pass a generator of their own.
-    import random
+    import random  # noqa: PLC0415  # slow to import, and most users pass a generator
 
     return random.Random()
 
@@ -120,9 +120,7 @@ def _clamp(seconds: float) -> float:
 
 def _parse_date(text: str) -> float | None:
     """Unix seconds of an HTTP date, or None."""
-    # Imported here because it is slow to import and seldom needed.
-    from datetime import UTC
-    from email.utils import parsedate_to_datetime
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415  # slow, seldom needed
 
     try:
         moment = parsedate_to_datetime(text)

@@ -1,9 +1,9 @@
 """Counting, splitting, merging and judging of MetricsBatch messages.
 
-`validate` is what a collector does with a batch. The order of work on labels is part of the contract:
-names are normalised, reserved ones are removed (compared without case), of duplicates the first wins.
-The tenant's labels are assigned later, by the collector, so nothing that an agent sends can stand in
-their place.
+`validate` is what a collector does with a batch. The order of work on labels is part of the
+contract: names are normalised, reserved ones are removed (compared without case), of duplicates
+the first wins. The tenant's labels are assigned later, by the collector, so nothing that an agent
+sends can stand in their place.
 """
 
 import math
@@ -169,11 +169,12 @@ def drop_old_points(
 def validate(batch: MetricsBatch, *, now_ms: int, limits: Limits = DEFAULT) -> Validated:
     """Judges every series and point of a batch by the rules of the ingest door.
 
-    A fault of a series (`bad_name`, `bad_label`, `too_long`, `too_many_labels`) refuses all of its
-    points under the first code found; a fault of a point (`not_finite`, `too_old`, `in_future`, in
+    A fault of a series refuses all of its points under the first code found: `bad_name` (empty or
+    blank), `too_long` (a name or a label's value), `bad_label` (a value with NUL in it),
+    `too_many_labels`. A fault of a point (`not_finite`, `too_old`, `in_future`, in
     this order) refuses that point. Points exactly at an edge of the time window are in. Lengths are
-    those of the names as sent; labels are counted after reserved ones and duplicates are gone. Series
-    without points are passed over.
+    those of the names as sent; labels are counted after reserved ones and duplicates are gone.
+    Series without points are passed over.
 
     Args:
         batch: stays as it is.
@@ -259,7 +260,6 @@ class _Judge:
         """The labels that stay, and the code of the first fault among them."""
         clean: dict[str, str] = {}
         for label in labels:
-            # The long name is looked at first, so that its normal form costs no more than the limit.
             name = normalise_name(label.name)
             if is_reserved_label(name):
                 continue
@@ -304,10 +304,11 @@ class _Judge:
         if not self._duplicates:
             return []
         index, name = self._duplicates[0]
-        return [
-            f"duplicate labels: {len(self._duplicates)} dropped, the first of each name was kept "
+        warning = (
+            f"{len(self._duplicates)} duplicate labels dropped, the first of each name kept "
             f"(series {index}, label {name:.{_NAME_CHARS_SHOWN}})"
-        ]
+        )
+        return [warning]
 
     def _unit_warnings(self) -> list[str]:
         return [

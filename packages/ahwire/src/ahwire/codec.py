@@ -1,10 +1,10 @@
 """Bounded gzip and zstd: what is inflated never passes a limit, whatever the bytes say.
 
-A body has one coding, `gzip` (RFC 1952) or `zstd` (RFC 8878); absent, empty and `identity` mean none.
-A gzip body may have several members and a zstd body several frames, one behind the other, all of them
-inside one limit; anything else behind the end is refused. Input goes through the inflater in small
-slices, so that a bomb stops at most 2 MiB past the limit, and a body of a million empty members costs
-time in proportion to its length only.
+A body has one coding, `gzip` (RFC 1952) or `zstd` (RFC 8878); absent, empty and `identity` mean
+none. A gzip body may have several members and a zstd body several frames, one behind the other,
+all of them inside one limit; anything else behind the end is refused. Input goes through the
+inflater in small slices, so that a bomb stops at most 2 MiB past the limit, and a body of a
+million empty members costs time in proportion to its length only.
 """
 
 import zlib
@@ -54,7 +54,8 @@ def compress(data: bytes, coding: str = GZIP) -> bytes:
     if name == _IDENTITY:
         return data
     if name == ZSTD:
-        return _zstandard().ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
+        packed: bytes = _zstandard().ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
+        return packed
     deflater = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WBITS)
     return deflater.compress(data) + deflater.flush()
 
@@ -160,13 +161,14 @@ def _begin_gzip() -> _Inflater:
 
 def _begin_zstd() -> _Inflater:
     decompressor = _zstandard().ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
-    return decompressor.decompressobj()
+    inflater: _Inflater = decompressor.decompressobj()
+    return inflater
 
 
 def _zstandard() -> ModuleType:
     """The optional library, imported when the first zstd body comes."""
     try:
-        import zstandard
+        import zstandard  # noqa: PLC0415  # optional, and slow to import
     except ImportError as error:
         msg = "content coding zstd needs the zstandard library; install ahwire[zstd], or use gzip"
         raise UnsupportedEncodingError(msg) from error

@@ -1,13 +1,13 @@
 """The contracts of collector and hub: who the agents are, what happened to them, what is set.
 
-Every class has `from_json` and `to_json` (see `ahwire.errors.DecodeError` for what they refuse). Times
-are aware datetimes in UTC. Answers of the hub may come wrapped in `{"data": …}`.
+Every class has `from_json` and `to_json` (see `ahwire.errors.DecodeError` for what they refuse).
+Times are aware datetimes in UTC. Answers of the hub may come wrapped in `{"data": …}`.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum, unique
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 from attrs import field
@@ -246,8 +246,7 @@ class AgentSettings(JsonContract):
 
     def to_proto(self, etag: str) -> "AgentConfig":
         """The same as the message that agents are sent; what is absent stays unset."""
-        # Imported here, because messages are slow to import and few users of this module need them.
-        from ahwire.agent_pb2 import AgentConfig
+        from ahwire.agent_pb2 import AgentConfig  # noqa: PLC0415  # slow, seldom needed
 
         return AgentConfig(
             etag=etag,

@@ -2,10 +2,10 @@
 
 **UUIDv7** (RFC 9562): 48 bits of Unix milliseconds, then 74 bits (`rand_a` and `rand_b` around the
 version and the variant) that this module uses as one counter. Each new millisecond begins it at a
-random place in its lower half; further ids of the same millisecond step it by a random amount, so that
-they rise and still cannot be guessed from one another. When the clock stands or goes back, the last
-millisecond is kept and the counter goes on; when the counter is used up, the millisecond is stepped
-instead.
+random place in its lower half; further ids of the same millisecond step it by a random amount, so
+that they rise and still cannot be guessed from one another. When the clock stands or goes back,
+the last millisecond is kept and the counter goes on; when the counter is used up, the millisecond
+is stepped instead.
 """
 
 import re
@@ -22,9 +22,9 @@ _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-
 class UUID7Generator:
     """Makes UUIDv7 strings, each above the last, whatever the clock does.
 
-    One generator serves one process and one thread at a time; share it inside a process, so that the
-    order holds for all of its ids. A forked child builds its own, with a generator of chance that was
-    seeded after the fork, else it repeats its parent's ids.
+    One generator serves one process and one thread at a time; share it inside a process, so that
+    the order holds for all of its ids. A forked child builds its own, with a generator of chance
+    that was seeded after the fork, else it repeats its parent's ids.
     """
 
     def __init__(self, clock: Clock, rng: Rng) -> None:

@@ -45,7 +45,7 @@ MAX_INCIDENT_REFS = 1_000
 
 
 def metrics_per_minute(interval_seconds: float) -> float:
-    """How many `POST /metrics` a minute an agent with this cycle may make: twice its own, at least 4.
+    """How many `POST /metrics` an agent with this cycle may make a minute: max(4, 2 x 60 / cycle).
 
     Raises:
         ValueError: the interval is not a positive number.

@@ -1,8 +1,8 @@
 """Ids, metric and label names, and the label names that nobody outside may set.
 
-Normalised names match `[a-zA-Z_][a-zA-Z0-9_]*`: every other character becomes one `_`, and a name that
-would begin with a digit gets a `_` before it. Reserved names are compared after that and without
-case, so `Company-ID` is as reserved as `company_id`.
+Normalised names match `[a-zA-Z_][a-zA-Z0-9_]*`: every other character becomes one `_`, and a name
+that would begin with a digit gets a `_` before it. Reserved names are compared after that and
+without case, so `Company-ID` is as reserved as `company_id`.
 """
 
 import re
@@ -17,7 +17,10 @@ RESERVED_LABELS = frozenset(
 
 
 def is_id(text: str) -> bool:
-    """Whether the text may be a company, server or agent id: `^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$`."""
+    """Whether the text may be a company, server or agent id.
+
+    One has 1 to 128 characters: ASCII letters and digits first, then also `_`, `.`, `:` and `-`.
+    """
     return _ID.fullmatch(text) is not None
 
 

@@ -1,7 +1,7 @@
 """The contracts of the core and the notification center: what happened, and who is to be told.
 
-Every class has `from_json` and `to_json` (see `ahwire.errors.DecodeError` for what they refuse). Times
-are aware datetimes in UTC. Event types are open: one that is not known here is still valid.
+Every class has `from_json` and `to_json` (see `ahwire.errors.DecodeError` for what they refuse).
+Times are aware datetimes in UTC. Event types are open: one that is not known here is still valid.
 """
 
 from collections.abc import Mapping

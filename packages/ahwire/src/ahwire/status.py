@@ -1,8 +1,8 @@
 """The status table of agent and collector: what each answer means to the agent, as data.
 
-A proxy or a firewall between the two must not be able to make an agent drop data or stop. So the rows
-that cost something (400, 403, 415, 422) hold only for an answer that carries the row's code, which only
-a collector sends; without it the answer is an odd one, and the batch is kept.
+A proxy or a firewall between the two must not be able to make an agent drop data or stop. So the
+rows that cost something (400, 403, 415, 422) hold only for an answer that carries the row's code,
+which only a collector sends; without it the answer is an odd one, and the batch is kept.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Code(StrEnum):
     NOT_FOUND = "not_found"
     TIMEOUT = "timeout"
     ALREADY_ENROLLED = "already_enrolled"
-    TOKEN_USED = "token_used"
+    TOKEN_USED = "token_used"  # noqa: S105  # the name of a code, no secret
     TOO_LARGE = "too_large"
     UNSUPPORTED_ENCODING = "unsupported_encoding"
     INVALID_SERIES = "invalid_series"
