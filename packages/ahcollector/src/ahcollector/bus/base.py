@@ -4,8 +4,8 @@ The law that every implementation keeps:
 
 * What `publish` returned from is handed to a subscriber at least once, as long as the backend lives
   (the in-process bus lives as long as its process).
-* Order holds within a shard: entries of a shard are handed over one after the other, in the order in
-  which they were published, and a shard has one subscriber at a time.
+* Order holds within a shard: entries of a shard are handed over one after the other, in the order
+  in which they were published, and a shard has one subscriber at a time.
 * An entry handed over is *held* until its delivery is acknowledged. A handler that raises has its
   entry handed over again; the fifth failure makes it a dead letter and its neighbours flow on. What
   is held when a subscription ends is handed to the next one, in the old order.
@@ -143,8 +143,8 @@ class Bus(Protocol):
     async def subscribe(self, shards: Collection[int], handler: Handler) -> None:
         """Hand the entries of `shards` to `handler`, each shard in order, shards side by side.
 
-        Runs until cancelled, or until the bus is closed and its shards are empty. Cancellation loses
-        nothing: what is held goes to the next subscriber.
+        Runs until cancelled, or until the bus is closed and its shards are empty. Cancellation
+        loses nothing: what is held goes to the next subscriber.
 
         Raises:
             BusError: A shard is taken by another subscriber of this process, or does not exist.
@@ -152,7 +152,7 @@ class Bus(Protocol):
         ...
 
     def depth(self) -> Mapping[int, int]:
-        """Return for each shard how many entries wait to be handed over (held ones do not count)."""
+        """Return for each shard how many entries wait to be handed over; held ones do not count."""
         ...
 
     async def close(self) -> None:

@@ -1,5 +1,6 @@
 """Events until the hub has them."""
 
+from ahcollector.outbox._queue import OutboxBounds
 from ahcollector.outbox.base import (
     REASON_EXPIRED,
     REASON_REFUSED,
@@ -12,6 +13,10 @@ from ahcollector.outbox.base import (
     SenderLease,
     reason_kind,
 )
+from ahcollector.outbox.file import FileOutbox
+from ahcollector.outbox.lease import LocalLease
+from ahcollector.outbox.memory import MemoryOutbox
+from ahcollector.outbox.sender import OutboxSender, SendRound
 
 __all__ = [
     "REASON_EXPIRED",
@@ -19,9 +24,15 @@ __all__ = [
     "REASON_REJECTED",
     "REASON_UNREADABLE",
     "DeadLetter",
+    "FileOutbox",
+    "LocalLease",
+    "MemoryOutbox",
     "Outbox",
+    "OutboxBounds",
     "OutboxEntry",
+    "OutboxSender",
     "OutboxStats",
+    "SendRound",
     "SenderLease",
     "reason_kind",
 ]

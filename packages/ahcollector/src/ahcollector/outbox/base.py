@@ -4,9 +4,9 @@ The law that every implementation keeps:
 
 * `append` returns only when the events are as durable as the implementation can make them; an event
   whose id it holds, or handed over a short while ago, is ignored. So whoever appends may repeat it.
-* `peek` gives the order of `append`. An event leaves the queue by `ack`, or becomes a dead letter by
-  `dead` or `expire`; a dead letter leaves by `replay`, `purge`, or because the bounds of the dead
-  letters (count, bytes, age) push out the oldest, which is counted.
+* `peek` gives the order of `append`. An event leaves the queue by `ack`, or becomes a dead letter
+  by `dead` or `expire`; a dead letter leaves by `replay`, `purge`, or because the bounds of the
+  dead letters (count, bytes, age) push out the oldest, which is counted.
 * An event that cannot be read any more becomes a dead letter and never stands in the way of others.
 * A `fence` is the fencing token of the sender's lease. Once a newer one was seen, `ack` and `dead`
   with an older one are refused and change nothing. None means that there is no lease to lose.
@@ -20,6 +20,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 import attrs
+
 from ahwire import Event
 
 __all__ = [

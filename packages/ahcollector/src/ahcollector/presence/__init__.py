@@ -13,11 +13,15 @@ from ahcollector.presence.base import (
     TransitionKind,
     deadline_threshold,
 )
+from ahcollector.presence.beacon import IngestBeacon
+from ahcollector.presence.memory import MemoryPresence
 
 __all__ = [
     "AgentPresence",
     "AgentRef",
+    "IngestBeacon",
     "IngestSight",
+    "MemoryPresence",
     "Presence",
     "PresenceCounts",
     "PresenceState",

@@ -4,8 +4,8 @@ The law that every implementation keeps:
 
 * `last_seen` is receipt time and never goes back.
 * A transition (an agent going down, or coming up again) is decided once, together with an *intent*
-  that has a fixed event id and seq. Intents of one agent are handed out and confirmed strictly in the
-  order in which they were decided; an intent stays until it is confirmed, across restarts too.
+  that has a fixed event id and seq. Intents of one agent are handed out and confirmed strictly in
+  the order in which they were decided; an intent stays until it is confirmed, across restarts too.
 * Nobody is handed an intent that a crash could make unknown: intents are durable (as far as the
   implementation is durable at all) before `expire` or `pending` return them.
 * ``seq = max(now in ms, last seq of the agent + 1)``.
@@ -156,9 +156,9 @@ def deadline_threshold(interval_seconds: float, down_min_seconds: float) -> floa
 class Presence(Protocol):
     """The record of who was heard when.
 
-    Every method may raise `PresenceError` when the store behind it gives no answer; nothing can then
-    be concluded about any agent, and what was asked for may or may not have been done. Every method
-    may be repeated.
+    Every method may raise `PresenceError` when the store behind it gives no answer; nothing can
+    then be concluded about any agent, and what was asked for may or may not have been done. Every
+    method may be repeated.
     """
 
     async def touch(self, agent: AgentRef, now: float, interval_seconds: float | None) -> None:
@@ -190,8 +190,8 @@ class Presence(Protocol):
         """Decide who fell silent, and return at most `limit` intents to act on.
 
         Intents that were decided earlier and not yet confirmed come first; agents whose deadline is
-        before `now` go down as far as `limit` leaves room. An agent heard exactly at its deadline is
-        not late. A result shorter than `limit` means that there is nothing more.
+        before `now` go down as far as `limit` leaves room. An agent heard exactly at its deadline
+        is not late. A result shorter than `limit` means that there is nothing more.
         """
         ...
 
@@ -217,10 +217,10 @@ class Presence(Protocol):
         """Let deadlines count anew after a blindness that ended at `ended_at` (not after `now`).
 
         Every agent that is up gets a grace of max(2 x its interval, min(`blind_seconds`,
-        `blind_max_seconds`) + its interval): it does not go down before `ended_at` + grace, and when
-        it was not heard since `ended_at`, not before `ended_at` + grace + its threshold. Deadlines
-        further ahead than that (from a clock that stepped back) are brought back. Agents that
-        `ensure` adds later, while the grace runs, share it.
+        `blind_max_seconds`) + its interval): it does not go down before `ended_at` + grace, and
+        when it was not heard since `ended_at`, not before `ended_at` + grace + its threshold.
+        Deadlines further ahead than that (from a clock that stepped back) are brought back. Agents
+        that `ensure` adds later, while the grace runs, share it.
         """
         ...
 

@@ -1,0 +1,271 @@
+"""Carries events from the outbox to the hub."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import anyio
+import attrs
+
+from ahcollector import metrics as names
+from ahcollector.clock import AsyncClock
+from ahcollector.errors import (
+    FencedHubError,
+    FencedOutboxError,
+    OutboxError,
+    PermanentHubError,
+    TemporaryHubError,
+)
+from ahcollector.hub.base import Hub
+from ahcollector.metrics import Metrics, NullMetrics
+from ahcollector.outbox.base import (
+    REASON_EXPIRED,
+    REASON_REFUSED,
+    REASON_REJECTED,
+    Outbox,
+    SenderLease,
+)
+from ahwire import Backoff, Event
+from ahwire.clock import Rng
+from ahwire.hub import EventsReply
+from ahwire.limits import MAX_EVENTS_PER_REQUEST
+
+__all__ = ["OutboxSender", "SendRound"]
+
+_LAST_SEND_SECONDS: Final = 3.0
+_REASON_CHARS_MAX: Final = 200
+_log = logging.getLogger("ahcollector.outbox")
+
+
+@attrs.frozen(kw_only=True)
+class SendRound:
+    """What one turn of the sender came to.
+
+    Attributes:
+        sent: Events that the hub took.
+        dead: Events that became dead letters.
+        wait_seconds: How long to wait before the next turn; 0.0 when more is waiting.
+    """
+
+    sent: int = 0
+    dead: int = 0
+    wait_seconds: float
+
+
+class _TryLater(Exception):  # noqa: N818 - a signal inside this module, no fault
+    """The rest of this turn must wait."""
+
+    def __init__(self, kind: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.retry_after_seconds = retry_after_seconds
+
+
+class OutboxSender:
+    """Sends the outbox's events in batches, oldest first.
+
+    * Taken events are acknowledged; events that the hub names as rejected become dead letters.
+    * A temporary failure keeps everything and backs off; so does an answer that tells nothing of
+      some events.
+    * A batch refused for good is sent one event at a time, and those refused alone become dead
+      letters: one bad event never stands in the way of the others.
+    * Events older than the retention become dead letters (``expired``).
+    * Without the lease, nothing is sent. A fence refused by hub or outbox drops the lease and keeps
+      every event.
+
+    An event leaves the outbox only after the hub's answer, so it may be sent twice and never not.
+
+    Args:
+        outbox: Where events wait.
+        hub: Who takes them.
+        clock: Paces and dates.
+        rng: Gives the jitter of the backoff.
+        lease: Who may send; None: this sender is alone.
+        metrics: Where to count.
+        batch_max: Events a request, 1 to 200.
+        poll_seconds: How often an empty outbox is looked at.
+        backoff_min_seconds: First step of the backoff.
+        backoff_max_seconds: Largest step.
+        retention_seconds: After this an event is no more worth sending.
+
+    Raises:
+        ValueError: `batch_max` is outside 1 to 200.
+    """
+
+    def __init__(
+        self,
+        *,
+        outbox: Outbox,
+        hub: Hub,
+        clock: AsyncClock,
+        rng: Rng,
+        lease: SenderLease | None = None,
+        metrics: Metrics | None = None,
+        batch_max: int = MAX_EVENTS_PER_REQUEST,
+        poll_seconds: float = 1.0,
+        backoff_min_seconds: float = 1.0,
+        backoff_max_seconds: float = 300.0,
+        retention_seconds: float = 86_400.0,
+    ) -> None:
+        if not 1 <= batch_max <= MAX_EVENTS_PER_REQUEST:
+            raise ValueError(
+                f"batch_max is {batch_max}; the hub takes 1 to {MAX_EVENTS_PER_REQUEST} a request"
+            )
+        self._outbox = outbox
+        self._hub = hub
+        self._clock = clock
+        self._lease = lease
+        self._metrics = metrics if metrics is not None else NullMetrics()
+        self._batch_max = batch_max
+        self._poll_seconds = poll_seconds
+        self._backoff = Backoff(backoff_min_seconds, backoff_max_seconds, rng)
+        self._retention_seconds = retention_seconds
+        self._failing = False
+
+    async def run(self) -> None:
+        """Send until cancelled; then once more, for at most 3 seconds."""
+        try:
+            while True:
+                turn = await self.send_once()
+                await self._clock.sleep(turn.wait_seconds)
+        finally:
+            with anyio.move_on_after(_LAST_SEND_SECONDS, shield=True):
+                await self.send_once()
+
+    async def send_once(self) -> SendRound:
+        """Take one turn: expire, send one batch, settle it. Failures are told by the result."""
+        counts: Counter[str] = Counter()
+        try:
+            more = await self._turn(counts)
+        except _TryLater as later:
+            return self._failed(counts, later.kind, later.retry_after_seconds, repr(later.kind))
+        except TemporaryHubError as error:
+            return self._failed(counts, "temporary", error.retry_after_seconds, str(error))
+        except FencedHubError as error:
+            await self._drop_lease(error.newest)
+            return self._failed(counts, "fenced", None, str(error))
+        except FencedOutboxError as error:
+            await self._drop_lease(error.newest)
+            return self._failed(counts, "fenced", None, str(error))
+        except OutboxError as error:
+            return self._failed(counts, "outbox", None, str(error))
+        if self._failing and counts["sent"]:
+            self._failing = False
+            _log.info("the hub takes events again")
+        if counts["sent"] or counts["dead"]:
+            self._backoff.reset()
+        return SendRound(
+            sent=counts["sent"],
+            dead=counts["dead"],
+            wait_seconds=0.0 if more else self._poll_seconds,
+        )
+
+    async def _turn(self, counts: Counter[str]) -> bool:
+        """Do the work of a turn; return whether more is waiting."""
+        fence = None
+        if self._lease is not None:
+            fence = await self._lease.hold()
+            if fence is None:
+                return False
+        now = self._clock.time()
+        expired = await self._outbox.expire(now - self._retention_seconds, now)
+        self._count_dead(counts, REASON_EXPIRED, expired)
+        await self._tell_depth(now)
+        entries = await self._outbox.peek(self._batch_max)
+        if not entries:
+            return False
+        events = [entry.event for entry in entries]
+        try:
+            await self._send(events, fence, counts)
+        except PermanentHubError as error:
+            await self._send_each(events, fence, counts, error)
+        await self._tell_depth(self._clock.time())
+        return len(entries) == self._batch_max
+
+    async def _send(self, events: Sequence[Event], fence: int | None, counts: Counter[str]) -> None:
+        reply = await self._hub.send_events(events, fence)
+        await self._settle(events, reply, fence, counts)
+
+    async def _send_each(
+        self,
+        events: Sequence[Event],
+        fence: int | None,
+        counts: Counter[str],
+        refusal: PermanentHubError,
+    ) -> None:
+        """Find the events that a refused batch was refused for."""
+        self._metrics.inc(names.OUTBOX_SEND_FAILURES, kind="permanent")
+        for event in events:
+            if len(events) > 1:
+                try:
+                    await self._send([event], fence, counts)
+                    continue
+                except PermanentHubError as error:
+                    refusal = error
+            _log.error(
+                "the hub refuses an event; it is kept as a dead letter",
+                extra={"event_id": event.event_id, "type": event.type, "error": str(refusal)},
+            )
+            reason = f"{REASON_REFUSED}: {refusal}"[:_REASON_CHARS_MAX]
+            dead = await self._outbox.dead([event.event_id], reason, self._clock.time(), fence)
+            self._count_dead(counts, REASON_REFUSED, dead)
+
+    async def _settle(
+        self,
+        events: Sequence[Event],
+        reply: EventsReply,
+        fence: int | None,
+        counts: Counter[str],
+    ) -> None:
+        """Move each event to where the hub's answer puts it."""
+        ids = {event.event_id for event in events}
+        taken = ids.intersection(reply.accepted)
+        if taken:
+            acked = await self._outbox.ack(sorted(taken), fence)
+            counts["sent"] += acked
+            self._metrics.inc(names.OUTBOX_EVENTS_SENT, acked)
+        told = set(taken)
+        for rejected in reply.rejected:
+            if rejected.event_id not in ids or rejected.event_id in told:
+                continue
+            told.add(rejected.event_id)
+            _log.error(
+                "the hub rejected an event; it is kept as a dead letter",
+                extra={"event_id": rejected.event_id, "reason": rejected.reason},
+            )
+            reason = f"{REASON_REJECTED}: {rejected.reason}"[:_REASON_CHARS_MAX]
+            dead = await self._outbox.dead([rejected.event_id], reason, self._clock.time(), fence)
+            self._count_dead(counts, REASON_REJECTED, dead)
+        if told != ids:
+            raise _TryLater("incomplete")
+
+    def _count_dead(self, counts: Counter[str], reason: str, number: int) -> None:
+        if number:
+            counts["dead"] += number
+            self._metrics.inc(names.OUTBOX_DEAD_LETTER, number, reason=reason)
+
+    async def _tell_depth(self, now: float) -> None:
+        stats = await self._outbox.stats(now)
+        self._metrics.set(names.OUTBOX_DEPTH, stats.depth)
+        self._metrics.set(names.OUTBOX_OLDEST_AGE, stats.oldest_age_seconds)
+
+    async def _drop_lease(self, newest: int | None) -> None:
+        if self._lease is not None:
+            await self._lease.drop(newest)
+
+    def _failed(
+        self, counts: Counter[str], kind: str, retry_after_seconds: float | None, text: str
+    ) -> SendRound:
+        """Count a failed turn; one warning tells of the first of a row."""
+        self._metrics.inc(names.OUTBOX_SEND_FAILURES, kind=kind)
+        if not self._failing:
+            self._failing = True
+            _log.warning("events wait in the outbox", extra={"kind": kind, "error": text})
+        return SendRound(
+            sent=counts["sent"],
+            dead=counts["dead"],
+            wait_seconds=self._backoff.next(retry_after_seconds),
+        )

@@ -1,0 +1,246 @@
+"""The snapshot file of a memory presence.
+
+The file holds sealed lines (see `ahcollector._sealed`). The first has ``"kind":"head"``: format
+(``ah-presence``), version (1), the beacons (``beacon_at``, ``beacon_since``, ``beacon_dark``) and
+the newest grace (``grace``: null or [ended_at, blind_seconds]). Then there is one line an agent,
+``"kind":"agent"``, with the fields of `AgentState` and its intents in order; and one line for each
+agent that was removed a short while ago, ``"kind":"gone"``, which keeps its seq and its last
+intents. Times are Unix seconds, except ``due_ms`` and ``grace_until_ms``.
+
+The file is replaced as a whole, so it always tells of one instant. Lines that cannot be read are
+left out, kept aside in ``<name>.damaged`` and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import attrs
+
+from ahcollector._sealed import read_sealed, replace_file, seal, set_aside
+from ahcollector.errors import SnapshotError
+from ahcollector.presence._state import AgentState, GraceEpoch
+from ahcollector.presence.base import AgentRef, IngestSight, Transition, TransitionKind
+
+__all__ = ["GoneAgent", "PresenceImage", "Snapshot", "SnapshotFile", "decode", "encode"]
+
+_FORMAT = "ah-presence"
+_VERSION = 1
+
+
+@attrs.frozen(kw_only=True)
+class GoneAgent:
+    """A removed agent whose seq is kept."""
+
+    agent_id: str
+    seq: int
+    removed_at: float
+
+
+@attrs.frozen(kw_only=True)
+class PresenceImage:
+    """Everything a memory presence knows at one instant; `damaged` counts unreadable lines."""
+
+    sight: IngestSight | None = None
+    epoch: GraceEpoch | None = None
+    agents: tuple[AgentState, ...] = ()
+    gone: tuple[GoneAgent, ...] = ()
+    intents: tuple[Transition, ...] = ()
+    damaged: int = 0
+
+
+class Snapshot(Protocol):
+    """Where the bytes of a snapshot are kept. Both calls block; they are made in a thread."""
+
+    def load(self) -> bytes | None:
+        """Return the newest saved bytes, None when there are none. Raises OSError."""
+        ...
+
+    def save(self, chunks: list[bytes]) -> None:
+        """Replace what is saved, whole or not at all, durable on return. Raises OSError."""
+        ...
+
+    def set_aside(self, pieces: tuple[bytes, ...]) -> None:
+        """Keep damaged pieces where an operator finds them. Raises OSError."""
+        ...
+
+
+class SnapshotFile:
+    """A snapshot in a file of its own, mode 0600; its directory is made, mode 0700."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> bytes | None:
+        """Read the file."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            return self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def save(self, chunks: list[bytes]) -> None:
+        """Replace the file."""
+        replace_file(self._path, chunks)
+
+    def set_aside(self, pieces: tuple[bytes, ...]) -> None:
+        """Append to ``<name>.damaged``."""
+        set_aside(self._path.with_name(self._path.name + ".damaged"), pieces)
+
+
+def encode(image: PresenceImage) -> list[bytes]:
+    """Return the lines of an image."""
+    return list(_lines(image))
+
+
+def _lines(image: PresenceImage) -> Iterator[bytes]:
+    sight, epoch = image.sight, image.epoch
+    yield seal(
+        {
+            "kind": "head",
+            "format": _FORMAT,
+            "version": _VERSION,
+            "beacon_at": sight and sight.at,
+            "beacon_since": sight and sight.since,
+            "beacon_dark": sight and sight.dark_seconds,
+            "grace": epoch and [epoch.ended_at, epoch.blind_seconds],
+        }
+    )
+    intents: dict[str, list[dict[str, Any]]] = {}
+    for transition in image.intents:
+        intents.setdefault(transition.agent.agent_id, []).append(_intent_to_json(transition))
+    for state in image.agents:
+        yield seal(
+            {
+                "kind": "agent",
+                "agent_id": state.agent.agent_id,
+                "company_id": state.agent.company_id,
+                "server_id": state.agent.server_id,
+                "interval_seconds": state.interval_seconds,
+                "last_seen": state.last_seen,
+                "due_ms": state.due_ms,
+                "grace_until_ms": state.grace_until_ms,
+                "down_since": state.down_since,
+                "seq": state.seq,
+                "intents": intents.get(state.agent.agent_id, []),
+            }
+        )
+    for gone in image.gone:
+        yield seal(
+            {
+                "kind": "gone",
+                "agent_id": gone.agent_id,
+                "seq": gone.seq,
+                "removed_at": gone.removed_at,
+                "intents": intents.get(gone.agent_id, []),
+            }
+        )
+
+
+def _intent_to_json(transition: Transition) -> dict[str, Any]:
+    record = attrs.asdict(transition, recurse=False)
+    record["agent"] = [
+        transition.agent.agent_id,
+        transition.agent.company_id,
+        transition.agent.server_id,
+    ]
+    record["kind"] = transition.kind.value
+    return record
+
+
+def decode(data: bytes) -> tuple[PresenceImage, tuple[bytes, ...]]:
+    """Return the image of a file's bytes, and the damaged pieces.
+
+    Raises:
+        SnapshotError: The file is of a version that this program does not know.
+    """
+    lines = read_sealed(data)
+    damaged = list(lines.damaged)
+    image = PresenceImage()
+    agents: list[AgentState] = []
+    gone: list[GoneAgent] = []
+    intents: list[Transition] = []
+    for record in lines.records:
+        try:
+            kind = record["kind"]
+            if kind == "head":
+                image = _head(record)
+                continue
+            if kind == "agent":
+                agents.append(_agent(record))
+            else:
+                gone.append(
+                    GoneAgent(
+                        agent_id=record["agent_id"],
+                        seq=int(record["seq"]),
+                        removed_at=float(record["removed_at"]),
+                    )
+                )
+            intents.extend(_intent(item) for item in record["intents"])
+        except (KeyError, TypeError, ValueError):
+            damaged.append(seal(record).rstrip(b"\n"))
+    image = attrs.evolve(
+        image,
+        agents=tuple(agents),
+        gone=tuple(gone),
+        intents=tuple(intents),
+        damaged=len(damaged),
+    )
+    return image, tuple(damaged)
+
+
+def _head(record: Mapping[str, Any]) -> PresenceImage:
+    if record["format"] != _FORMAT or record["version"] != _VERSION:
+        raise SnapshotError(
+            f"the presence snapshot is {record['format']!r} version {record['version']!r}, this "
+            f"program reads {_FORMAT!r} version {_VERSION}: use the program that wrote it, or move "
+            "the file away to begin anew"
+        )
+    at, since, dark = record["beacon_at"], record["beacon_since"], record["beacon_dark"]
+    grace = record["grace"]
+    return PresenceImage(
+        sight=None
+        if at is None
+        else IngestSight(
+            at=float(at), since=float(since), dark_seconds=None if dark is None else float(dark)
+        ),
+        epoch=None
+        if grace is None
+        else GraceEpoch(ended_at=float(grace[0]), blind_seconds=float(grace[1])),
+    )
+
+
+def _maybe(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _agent(record: Mapping[str, Any]) -> AgentState:
+    return AgentState(
+        agent=AgentRef(
+            agent_id=record["agent_id"],
+            company_id=record["company_id"],
+            server_id=record["server_id"],
+        ),
+        interval_seconds=float(record["interval_seconds"]),
+        last_seen=_maybe(record["last_seen"]),
+        due_ms=int(record["due_ms"]),
+        grace_until_ms=int(record["grace_until_ms"]),
+        down_since=_maybe(record["down_since"]),
+        seq=int(record["seq"]),
+    )
+
+
+def _intent(record: Mapping[str, Any]) -> Transition:
+    agent_id, company_id, server_id = record["agent"]
+    return Transition(
+        agent=AgentRef(agent_id=agent_id, company_id=company_id, server_id=server_id),
+        event_id=record["event_id"],
+        seq=int(record["seq"]),
+        kind=TransitionKind(record["kind"]),
+        occurred_at=float(record["occurred_at"]),
+        last_seen=_maybe(record["last_seen"]),
+        down_since=_maybe(record["down_since"]),
+        reason=record["reason"],
+    )

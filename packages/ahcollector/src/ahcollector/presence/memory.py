@@ -1,0 +1,402 @@
+"""The presence of one process, with a snapshot file that carries it over restarts."""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import logging
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from ahcollector.clock import AsyncClock
+from ahcollector.errors import PresenceError, SnapshotError
+from ahcollector.presence._deadlines import DeadlineQueue
+from ahcollector.presence._intents import Intents
+from ahcollector.presence._seen import Contacts
+from ahcollector.presence._snapshot import (
+    GoneAgent,
+    PresenceImage,
+    Snapshot,
+    SnapshotFile,
+    decode,
+    encode,
+)
+from ahcollector.presence._state import AgentState, GraceEpoch, to_ms
+from ahcollector.presence.base import (
+    AgentPresence,
+    AgentRef,
+    IngestSight,
+    PresenceCounts,
+    PresenceState,
+    SeenLease,
+    Transition,
+    TransitionKind,
+)
+
+__all__ = ["MemoryPresence"]
+
+_SEQ_KEEP_SECONDS: Final = 30 * 86_400.0
+_log = logging.getLogger("ahcollector.presence")
+
+
+class MemoryPresence:
+    """`Presence` in dictionaries and a queue of deadlines, for one event loop.
+
+    With a snapshot, intents are on disk before `expire` and `pending` hand them out, and everything
+    else is at most `snapshot_interval_seconds` (of `run`) old after a crash. `touch` never waits
+    for the disk: a recovery that a crash makes unknown is seen again at the agent's next batch.
+
+    It is as large as the number of agents; intents pile up only while they are not confirmed.
+
+    Args:
+        event_ids: Makes event ids, each above the last (`UUID7Generator.next`).
+        down_min_seconds: No agent is down after less silence than this.
+        default_interval_seconds: The interval of agents that name none.
+        beacon_max_age_seconds: A longer pause between two beacons was darkness.
+        snapshot: Where to save; None: a crash forgets everything.
+        image: What an earlier process saved; see `open`.
+    """
+
+    def __init__(
+        self,
+        *,
+        event_ids: Callable[[], str],
+        down_min_seconds: float = 90.0,
+        default_interval_seconds: float = 30.0,
+        beacon_max_age_seconds: float = 15.0,
+        snapshot: Snapshot | None = None,
+        image: PresenceImage | None = None,
+    ) -> None:
+        image = image if image is not None else PresenceImage()
+        self._event_ids = event_ids
+        self._down_min_seconds = down_min_seconds
+        self._default_interval_seconds = default_interval_seconds
+        self._beacon_max_age_seconds = beacon_max_age_seconds
+        self._snapshot = snapshot
+        self._sight = image.sight
+        self._epoch = image.epoch
+        self._agents = {state.agent.agent_id: state for state in image.agents}
+        self._gone = OrderedDict((gone.agent_id, gone) for gone in image.gone)
+        self._intents = Intents(image.intents)
+        self._deadlines = DeadlineQueue(self._agents)
+        self._contacts = Contacts(
+            (state.agent.agent_id, state.last_seen)
+            for state in image.agents
+            if state.last_seen is not None
+        )
+        self._changes = 0
+        self._changes_saved = 0
+        self._decided_saved = 0
+        self._saving = anyio.Lock()
+        self.damaged_lines = image.damaged
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        event_ids: Callable[[], str],
+        down_min_seconds: float = 90.0,
+        default_interval_seconds: float = 30.0,
+        beacon_max_age_seconds: float = 15.0,
+    ) -> MemoryPresence:
+        """Return a presence that goes on where the process before saved to `path`.
+
+        Damaged lines of the file are kept aside in ``<name>.damaged``, counted in `damaged_lines`
+        and logged; the rest is used.
+
+        Raises:
+            SnapshotError: The file cannot be read, or is of another version.
+        """
+        snapshot = SnapshotFile(path)
+        try:
+            data = await anyio.to_thread.run_sync(snapshot.load)
+            image, damaged = decode(data) if data is not None else (PresenceImage(), ())
+            if damaged:
+                await anyio.to_thread.run_sync(snapshot.set_aside, damaged)
+                _log.warning(
+                    "damaged lines of the presence snapshot were set aside",
+                    extra={"path": str(path), "lines": len(damaged)},
+                )
+        except OSError as error:
+            raise SnapshotError(
+                f"the presence snapshot {path} cannot be read ({error}): repair its permissions or "
+                "choose another path"
+            ) from error
+        return cls(
+            event_ids=event_ids,
+            down_min_seconds=down_min_seconds,
+            default_interval_seconds=default_interval_seconds,
+            beacon_max_age_seconds=beacon_max_age_seconds,
+            snapshot=snapshot,
+            image=image,
+        )
+
+    async def run(self, *, clock: AsyncClock, snapshot_interval_seconds: float = 5.0) -> None:
+        """Save what changed, every few seconds, and once more when cancelled.
+
+        A save that fails is logged and tried again at the next turn.
+        """
+        try:
+            while True:
+                await clock.sleep(snapshot_interval_seconds)
+                try:
+                    await self.save()
+                except PresenceError as error:
+                    _log.warning("presence snapshot not saved", extra={"error": str(error)})
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.save()
+
+    async def save(self) -> None:
+        """Save now if anything changed since the last save. Raises PresenceError."""
+        if self._snapshot is None:
+            return
+        async with self._saving:
+            if self._changes == self._changes_saved:
+                return
+            changes, decided = self._changes, self._intents.decided
+            try:
+                await anyio.to_thread.run_sync(self._save_blocking, self._snapshot, self._image())
+            except OSError as error:
+                raise PresenceError(
+                    f"the presence snapshot cannot be written ({error}): make room or repair its "
+                    "directory; transitions wait until it can"
+                ) from error
+            self._changes_saved, self._decided_saved = changes, decided
+
+    @staticmethod
+    def _save_blocking(snapshot: Snapshot, image: PresenceImage) -> None:
+        snapshot.save(encode(image))
+
+    def _image(self) -> PresenceImage:
+        # The states are copied, because the thread that writes them must not see them change.
+        return PresenceImage(
+            sight=self._sight,
+            epoch=self._epoch,
+            agents=tuple(copy.copy(state) for state in self._agents.values()),
+            gone=tuple(self._gone.values()),
+            intents=self._intents.all(),
+        )
+
+    # --- who is there
+
+    async def touch(self, agent: AgentRef, now: float, interval_seconds: float | None) -> None:
+        """Note a contact."""
+        state = self._get_or_add(agent, interval_seconds)
+        before = state.last_seen
+        state.heard(now, self._down_min_seconds)
+        if before is None or now > before:
+            self._contacts.heard(agent.agent_id, now)
+        if state.down_since is not None:
+            self._decide(state, TransitionKind.UP, now, last_seen=before, reason=None)
+        self._deadlines.put(state)
+        self._changes += 1
+
+    async def ensure(self, agent: AgentRef, now: float, interval_seconds: float | None) -> None:
+        """Make an agent known."""
+        known = agent.agent_id in self._agents
+        state = self._get_or_add(agent, interval_seconds)
+        if not known:
+            state.wait_for(now, self._down_min_seconds, self._epoch)
+            self._deadlines.put(state)
+        self._changes += 1
+
+    async def remove(self, agent_id: str, now: float, reason: str) -> None:
+        """Forget an agent, after its up transition when it was down."""
+        state = self._agents.get(agent_id)
+        if state is None:
+            return
+        if state.down_since is not None:
+            self._decide(state, TransitionKind.UP, now, last_seen=state.last_seen, reason=reason)
+        del self._agents[agent_id]
+        self._contacts.forget(agent_id)
+        self._gone[agent_id] = GoneAgent(agent_id=agent_id, seq=state.seq, removed_at=now)
+        self._gone.move_to_end(agent_id)
+        self._changes += 1
+
+    def _get_or_add(self, agent: AgentRef, interval_seconds: float | None) -> AgentState:
+        state = self._agents.get(agent.agent_id)
+        if interval_seconds is not None and not 0 < interval_seconds < math.inf:
+            interval_seconds = None
+        if state is None:
+            gone = self._gone.pop(agent.agent_id, None)
+            state = AgentState(
+                agent=agent,
+                interval_seconds=interval_seconds or self._default_interval_seconds,
+                seq=gone.seq if gone is not None else 0,
+            )
+            self._agents[agent.agent_id] = state
+        else:
+            state.agent = agent
+            state.interval_seconds = interval_seconds or state.interval_seconds
+        return state
+
+    # --- transitions
+
+    async def expire(self, now: float, limit: int) -> list[Transition]:
+        """Decide who fell silent; hand out intents."""
+        result = self._intents.first(limit)
+        now_ms = to_ms(now)
+        while len(result) < limit:
+            state = self._deadlines.pop(now_ms)
+            if state is None:
+                break
+            reason = None if state.last_seen is not None else "never_reported"
+            result.append(
+                self._decide(
+                    state, TransitionKind.DOWN, now, last_seen=state.last_seen, reason=reason
+                )
+            )
+        self._sweep_gone(now)
+        await self._save_intents()
+        return result
+
+    async def pending(self, limit: int) -> list[Transition]:
+        """Hand out intents."""
+        result = self._intents.first(limit)
+        await self._save_intents()
+        return result
+
+    async def pending_count(self) -> int:
+        """Count intents."""
+        return len(self._intents)
+
+    async def confirm(self, transition: Transition) -> None:
+        """Drop an intent."""
+        if self._intents.confirm(transition):
+            self._changes += 1
+
+    def _decide(
+        self,
+        state: AgentState,
+        kind: TransitionKind,
+        now: float,
+        *,
+        last_seen: float | None,
+        reason: str | None,
+    ) -> Transition:
+        """Move the agent and write the intent, in one step that nothing can come between."""
+        transition = Transition(
+            agent=state.agent,
+            event_id=self._event_ids(),
+            seq=state.next_seq(now),
+            kind=kind,
+            occurred_at=now,
+            last_seen=last_seen,
+            down_since=state.down_since,
+            reason=reason,
+        )
+        state.down_since = now if kind is TransitionKind.DOWN else None
+        self._intents.add(transition)
+        self._changes += 1
+        return transition
+
+    async def _save_intents(self) -> None:
+        if self._intents.decided != self._decided_saved:
+            await self.save()
+
+    def _sweep_gone(self, now: float) -> None:
+        while self._gone:
+            gone = next(iter(self._gone.values()))
+            if gone.removed_at > now - _SEQ_KEEP_SECONDS or self._intents.has(gone.agent_id):
+                return
+            del self._gone[gone.agent_id]
+            self._changes += 1
+
+    # --- deadlines
+
+    async def grace(
+        self, *, now: float, ended_at: float, blind_seconds: float, blind_max_seconds: float
+    ) -> None:
+        """Let deadlines count anew."""
+        epoch = GraceEpoch(
+            ended_at=min(ended_at, now), blind_seconds=min(blind_seconds, blind_max_seconds)
+        )
+        self._epoch = epoch
+        for state in self._agents.values():
+            if state.down_since is None:
+                state.pardon(now, epoch, blind_max_seconds, self._down_min_seconds)
+        self._deadlines.rebuild(self._agents.values())
+        self._changes += 1
+
+    async def beacon(self, now: float) -> None:
+        """Note that agents could be heard."""
+        sight = self._sight
+        if sight is None:
+            self._sight = IngestSight(at=now, since=now, dark_seconds=None)
+        elif now - sight.at > self._beacon_max_age_seconds:
+            self._sight = IngestSight(at=now, since=now, dark_seconds=now - sight.at)
+        else:
+            # The clock may have stepped back; a beginning in the future would mean nothing.
+            self._sight = IngestSight(
+                at=now, since=min(sight.since, now), dark_seconds=sight.dark_seconds
+            )
+        self._changes += 1
+
+    async def ingest_sight(self) -> IngestSight | None:
+        """Return what the beacons tell."""
+        return self._sight
+
+    # --- what the hub and the console are told
+
+    async def drain_seen(self, limit: int) -> SeenLease:
+        """Lease contacts."""
+        return self._contacts.drain(limit)
+
+    async def confirm_seen(self, lease: SeenLease) -> None:
+        """Forget leased contacts."""
+        self._contacts.confirm(lease)
+
+    async def release_seen(self, lease: SeenLease) -> None:
+        """Take leased contacts back."""
+        self._contacts.release(lease, self._agents)
+
+    async def counts(self) -> PresenceCounts:
+        """Count all agents."""
+        down = sum(state.down_since is not None for state in self._agents.values())
+        return PresenceCounts(agents=len(self._agents), down=down)
+
+    async def company_counts(self) -> dict[str, PresenceCounts]:
+        """Count agents by company."""
+        agents: Counter[str] = Counter()
+        down: Counter[str] = Counter()
+        for state in self._agents.values():
+            agents[state.agent.company_id] += 1
+            down[state.agent.company_id] += state.down_since is not None
+        return {
+            company_id: PresenceCounts(agents=count, down=down[company_id])
+            for company_id, count in agents.items()
+        }
+
+    async def agents(
+        self, *, company_id: str | None = None, after: str = "", limit: int = 500
+    ) -> list[AgentPresence]:
+        """List agents by id."""
+        ids = heapq.nsmallest(
+            limit,
+            (
+                agent_id
+                for agent_id, state in self._agents.items()
+                if agent_id > after and company_id in (None, state.agent.company_id)
+            ),
+        )
+        return [_shown(self._agents[agent_id]) for agent_id in ids]
+
+
+def _shown(state: AgentState) -> AgentPresence:
+    down = state.down_since is not None
+    return AgentPresence(
+        agent=state.agent,
+        state=PresenceState.DOWN if down else PresenceState.UP,
+        last_seen=state.last_seen,
+        interval_seconds=state.interval_seconds,
+        deadline=None if down else state.due_ms / 1000,
+        down_since=state.down_since,
+    )
