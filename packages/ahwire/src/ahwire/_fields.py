@@ -145,25 +145,27 @@ def integer(least: int = -_INT64_MAX - 1, most: int = _INT64_MAX) -> Validator:
     return check
 
 
-def number(least: float = -math.inf) -> Validator:
-    """A finite number, not under `least`. Goes with the converter `as_float`."""
+def number(least: float = -math.inf, most: float = math.inf) -> Validator:
+    """A finite number from `least` to `most`. Goes with the converter `as_float`."""
 
     def check(_instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
         if type(value) is not float:
             raise _fail(attribute, f"expected a number, got {type_name(value)}")
-        if not math.isfinite(value) or value < least:
-            bound = "" if least == -math.inf else f" of at least {least}"
-            raise _fail(attribute, f"{shown(value)} is not a finite number{bound}")
+        if not math.isfinite(value):
+            raise _fail(attribute, f"{value} is not finite")
+        if not least <= value <= most:
+            raise _fail(attribute, f"{value} is outside {least} to {most}")
 
     return check
 
 
 def as_float(value: float | None) -> float | None:
     """Makes whole numbers floats, so that equal values encode equally."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    found: object = value  # what the type hint promises may not hold for JSON
+    if type(found) is not int:
         return value
     try:
-        return float(value)
+        return float(found)
     except OverflowError:
         return math.inf  # which the validator refuses by name
 
@@ -179,6 +181,12 @@ def as_cut_text(value: str | None) -> str | None:
     if not isinstance(value, str):
         return value
     return _SURROGATE.sub("\ufffd", value[:TEXT_CHARS_MAX])
+
+
+def as_short_text(value: str) -> str:
+    """As `as_cut_text`, for a field that is required."""
+    cut = as_cut_text(value)
+    return value if cut is None else cut
 
 
 def boolean(_instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, Union, get_args, get_origin
 
 import attrs
@@ -47,6 +47,7 @@ class JsonContract:
 
     _json_bytes_max: ClassVar[int] = MAX_HUB_BYTES
     _json_may_be_wrapped: ClassVar[bool] = False
+    _json_aliases: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
@@ -193,7 +194,7 @@ def _tuple_hook(converter: "Converter", item_kind: Any) -> Hook:
                 result.append(item_hook(item, item_kind))
             except DecodeError as error:
                 path = join_path(f"[{index}]", error.field)
-                raise DecodeError(field=path, reason=error.reason) from error
+                raise DecodeError(field=path, reason=error.reason) from None
         return tuple(result)
 
     return structure
@@ -208,14 +209,18 @@ def _class_hook(converter: "Converter", cls: Any) -> Hook:
         if _may_fail(attribute.type)
     }
     build = make_dict_structure_fn(cls, converter, **named)
+    aliases: Mapping[str, str] = cls._json_aliases  # the class is a JsonContract
 
     def structure(value: Any, kind: Any) -> Any:
         if type(value) is not dict:
             raise DecodeError(field="", reason=f"expected an object, got {type_name(value)}")
+        document = (
+            {aliases.get(key, key): item for key, item in value.items()} if aliases else value
+        )
         try:
-            return build(value, kind)
+            return build(document, kind)
         except KeyError as error:
-            raise DecodeError(field=str(error.args[0]), reason="is missing") from error
+            raise DecodeError(field=str(error.args[0]), reason="is missing") from None
 
     return structure
 
@@ -235,7 +240,7 @@ def _named_hook(converter: "Converter", attribute: "attrs.Attribute[Any]") -> Ho
             return hook(value, kind)
         except DecodeError as error:
             path = join_path(attribute.name, error.field)
-            raise DecodeError(field=path, reason=error.reason) from error
+            raise DecodeError(field=path, reason=error.reason) from None
 
     return structure
 

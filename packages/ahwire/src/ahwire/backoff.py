@@ -13,6 +13,12 @@ from datetime import UTC
 from ahwire.clock import Rng
 from ahwire.limits import MAX_RETRY_AFTER_SECONDS
 
+__all__ = [
+    "Backoff",
+    "parse_retry_after",
+    "phase_offset",
+]
+
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?")
 _VALUE_CHARS_MAX = 128
 

@@ -17,6 +17,24 @@ from ahwire.errors import TooLargeError
 from ahwire.limits import DEFAULT, Limits
 from ahwire.names import is_reserved_label, metric_name, normalise_name
 
+__all__ = [
+    "BAD_LABEL",
+    "BAD_NAME",
+    "IN_FUTURE",
+    "NOT_FINITE",
+    "SERIES_LIMIT",
+    "TOO_LONG",
+    "TOO_MANY_LABELS",
+    "TOO_OLD",
+    "CleanSeries",
+    "Validated",
+    "count_points",
+    "drop_old_points",
+    "merge",
+    "split",
+    "validate",
+]
+
 BAD_NAME = "bad_name"
 BAD_LABEL = "bad_label"
 TOO_LONG = "too_long"

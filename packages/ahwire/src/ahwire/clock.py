@@ -2,6 +2,12 @@
 
 from typing import Protocol
 
+__all__ = [
+    "Clock",
+    "Rng",
+    "now_ms",
+]
+
 
 class Clock(Protocol):
     """A wall clock and a steady one. The standard library's `time` module is one."""

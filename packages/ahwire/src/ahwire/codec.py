@@ -14,6 +14,14 @@ from typing import Protocol
 
 from ahwire.errors import BadBodyError, TooLargeError, UnsupportedEncodingError
 
+__all__ = [
+    "GZIP",
+    "ZSTD",
+    "Decompressor",
+    "compress",
+    "decompress",
+]
+
 GZIP = "gzip"
 ZSTD = "zstd"
 _IDENTITY = "identity"

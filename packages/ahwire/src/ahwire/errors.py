@@ -12,6 +12,14 @@ All of them are the fault of whoever made the bytes (or, for UnsupportedEncoding
 installation): the same input fails again, so a retry without a change cannot help.
 """
 
+__all__ = [
+    "BadBodyError",
+    "DecodeError",
+    "TooLargeError",
+    "UnsupportedEncodingError",
+    "WireError",
+]
+
 
 class WireError(Exception):
     """Root of all errors of this package."""

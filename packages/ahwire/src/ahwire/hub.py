@@ -7,6 +7,7 @@ Times are aware datetimes in UTC. Answers of the hub may come wrapped in `{"data
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum, unique
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -15,12 +16,41 @@ from attrs.validators import optional
 
 from ahwire import _fields as check
 from ahwire import limits
+from ahwire._event import (
+    Event,
+    EventSeverity,
+    EventsReply,
+    EventsRequest,
+    EventType,
+    RejectedEvent,
+)
 from ahwire._fields import JsonValue
 from ahwire._json import JsonContract
 from ahwire.errors import DecodeError
 
 if TYPE_CHECKING:
     from ahwire.agent_pb2 import AgentConfig
+
+__all__ = [
+    "AgentPage",
+    "AgentRecord",
+    "AgentSettings",
+    "AgentState",
+    "CompanySettings",
+    "EnrollGrant",
+    "Event",
+    "EventSeverity",
+    "EventType",
+    "EventsReply",
+    "EventsRequest",
+    "GroupDownSettings",
+    "Heartbeat",
+    "JsonValue",
+    "RejectedEvent",
+    "RenewGrant",
+    "Seen",
+    "SeenReport",
+]
 
 _COMPANIES_MAX = 1_000_000
 _LABELS_MAX = 64
@@ -35,35 +65,6 @@ class AgentState(StrEnum):
     PENDING = "pending"
     ACTIVE = "active"
     REVOKED = "revoked"
-
-
-@unique
-class EventType(StrEnum):
-    """What an event tells."""
-
-    AGENT_DOWN = "agent.down"
-    AGENT_UP = "agent.up"
-    ALERT_OPENED = "alert.opened"
-    ALERT_RESOLVED = "alert.resolved"
-    ALERT_REMINDER = "alert.reminder"
-    ALERT_FLAPPING = "alert.flapping"
-    ALERT_SETTLED = "alert.settled"
-    GROUP_DOWN = "group.down"
-    GROUP_UP = "group.up"
-
-    @property
-    def is_group(self) -> bool:
-        """Whether the event is about many servers of a company, and so names none."""
-        return self in {EventType.GROUP_DOWN, EventType.GROUP_UP}
-
-
-@unique
-class EventSeverity(StrEnum):
-    """How bad what an event tells is."""
-
-    INFO = "info"
-    WARNING = "warning"
-    CRITICAL = "critical"
 
 
 @attrs.frozen(kw_only=True)
@@ -102,99 +103,6 @@ class AgentRecord(JsonContract):
 
 
 @attrs.frozen(kw_only=True)
-class Event(JsonContract):
-    """Something that happened to a server, an agent or a series.
-
-    Attributes:
-        event_id: UUIDv7; the hub takes each once.
-        seq: rises per (company, server, rule, series, agent); a lower one changes no state.
-        server_id: absent only in group events.
-        duration_seconds: how long the state that ended had lasted.
-        labels: any JSON values: `last_seen_at`, `down_since`, `down_duration_s`, `members` (a list
-            of at most 1,000 ids), `members_count`, and a series' own. Copied; treat as read-only.
-    """
-
-    event_id: str = field(validator=check.uuid7)
-    type: EventType = field(validator=check.instance(EventType))
-    seq: int = field(validator=check.integer())
-    occurred_at: datetime = field(converter=check.as_utc, validator=check.moment)
-    company_id: str = field(validator=check.identity)
-    server_id: str | None = field(default=None, validator=optional(check.identity))
-    agent_id: str | None = field(default=None, validator=optional(check.identity))
-    rule_id: str | None = field(default=None, validator=optional(check.text()))
-    rule_version: int | None = field(default=None, validator=optional(check.integer(least=0)))
-    series_key: str | None = field(
-        default=None, validator=optional(check.text(chars_max=check.SERIES_KEY_CHARS_MAX))
-    )
-    severity: EventSeverity | None = field(
-        default=None, validator=optional(check.instance(EventSeverity))
-    )
-    value: float | None = field(
-        default=None, converter=check.as_float, validator=optional(check.number())
-    )
-    threshold: float | None = field(
-        default=None, converter=check.as_float, validator=optional(check.number())
-    )
-    duration_seconds: float | None = field(
-        default=None, converter=check.as_float, validator=optional(check.number(least=0))
-    )
-    peak_value: float | None = field(
-        default=None, converter=check.as_float, validator=optional(check.number())
-    )
-    reason: str | None = field(
-        default=None, validator=optional(check.text(chars_max=check.TEXT_CHARS_MAX))
-    )
-    suppressed: bool = field(validator=check.boolean)
-    suppress_reason: str | None = field(
-        default=None, validator=optional(check.text(chars_max=check.TEXT_CHARS_MAX))
-    )
-    group_key: str | None = field(default=None, validator=optional(check.text()))
-    labels: Mapping[str, JsonValue] = field(
-        factory=dict, converter=check.as_json, validator=check.json_object, hash=False
-    )
-
-    def __attrs_post_init__(self) -> None:
-        if self.server_id is None and not self.type.is_group:
-            reason = f"is missing; only group events have none, and this is {self.type}"
-            raise DecodeError(field="server_id", reason=reason)
-        members = self.labels.get("members")
-        if isinstance(members, list) and len(members) > limits.MAX_GROUP_MEMBERS:
-            reason = f"has {len(members)} items; at most {limits.MAX_GROUP_MEMBERS} are taken"
-            raise DecodeError(field="labels.members", reason=reason)
-
-
-@attrs.frozen(kw_only=True)
-class EventsRequest(JsonContract):
-    """Body of `POST /events`: 1 to 200 events."""
-
-    events: tuple[Event, ...] = field(
-        validator=check.items(check.instance(Event), 1, limits.MAX_EVENTS_PER_REQUEST)
-    )
-
-
-@attrs.frozen(kw_only=True)
-class RejectedEvent(JsonContract):
-    """An event that the hub will never take, and why."""
-
-    event_id: str = field(validator=check.text())
-    reason: str = field(validator=check.text(chars_min=0, chars_max=check.TEXT_CHARS_MAX))
-
-
-@attrs.frozen(kw_only=True)
-class EventsReply(JsonContract):
-    """Answer to `POST /events`."""
-
-    _json_may_be_wrapped: ClassVar[bool] = True
-
-    accepted: tuple[str, ...] = field(
-        validator=check.items(check.text(), 0, limits.MAX_EVENTS_PER_REQUEST)
-    )
-    rejected: tuple[RejectedEvent, ...] = field(
-        validator=check.items(check.instance(RejectedEvent), 0, limits.MAX_EVENTS_PER_REQUEST)
-    )
-
-
-@attrs.frozen(kw_only=True)
 class AgentPage(JsonContract):
     """Answer to `GET /agents?since=&limit=`.
 
@@ -221,7 +129,20 @@ class AgentPage(JsonContract):
 
 @attrs.frozen(kw_only=True)
 class AgentSettings(JsonContract):
-    """What a company lets its agents be told; what is absent leaves the agent's own value."""
+    """What a company lets its agents be told; what is absent leaves the agent's own value.
+
+    Its JSON is that of the message AgentConfig, so both spellings of protobuf's mapping are read
+    (`interval_seconds` and `intervalSeconds`); the first is written.
+    """
+
+    _json_aliases: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "intervalSeconds": "interval_seconds",
+            "catchUpBatches": "catch_up_batches",
+            "disabledCollectors": "disabled_collectors",
+            "maxPointAgeSeconds": "max_point_age_seconds",
+        }
+    )
 
     interval_seconds: int | None = field(
         default=None, validator=optional(check.integer(1, limits.MAX_INTERVAL_SECONDS))
@@ -350,7 +271,7 @@ class GroupDownSettings(JsonContract):
 
     enabled: bool = field(validator=check.boolean)
     min: int = field(validator=check.integer(least=1))
-    ratio: float = field(converter=check.as_number, validator=check.number(least=0))
+    ratio: float = field(converter=check.as_number, validator=check.number(least=0, most=1))
     window_seconds: float = field(converter=check.as_number, validator=check.number(least=0))
 
 

@@ -12,6 +12,12 @@ import re
 
 from ahwire.clock import Clock, Rng, now_ms
 
+__all__ = [
+    "UUID7Generator",
+    "is_uuid7",
+    "next_seq",
+]
+
 _COUNTER_BITS = 74
 _STEP_BITS = 32
 _MS_MAX = (1 << 48) - 1

@@ -7,6 +7,14 @@ without case, so `Company-ID` is as reserved as `company_id`.
 
 import re
 
+__all__ = [
+    "RESERVED_LABELS",
+    "is_id",
+    "is_reserved_label",
+    "metric_name",
+    "normalise_name",
+]
+
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 _METRIC_PREFIX = "ah_"

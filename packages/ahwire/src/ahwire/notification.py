@@ -19,6 +19,24 @@ from ahwire._fields import JsonValue
 from ahwire._json import ALWAYS_SENT, JsonContract
 from ahwire.errors import DecodeError
 
+__all__ = [
+    "Channel",
+    "ChannelType",
+    "DeliveryMode",
+    "Digest",
+    "EventRef",
+    "IncidentEvent",
+    "JsonValue",
+    "NotificationMessage",
+    "Recipient",
+    "RecipientType",
+    "Retry",
+    "RuleChange",
+    "RuleChangedEvent",
+    "ScheduleMode",
+    "Severity",
+]
+
 _ALWAYS = {ALWAYS_SENT: True}
 
 

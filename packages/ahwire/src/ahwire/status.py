@@ -15,6 +15,13 @@ import attrs
 if TYPE_CHECKING:
     from ahwire.agent_pb2 import MetricsAck
 
+__all__ = [
+    "HTTP_STATUS",
+    "Action",
+    "Code",
+    "classify",
+]
+
 
 @unique
 class Code(StrEnum):
