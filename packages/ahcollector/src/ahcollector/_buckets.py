@@ -26,7 +26,7 @@ class Buckets(Generic[K]):
         self._levels: OrderedDict[K, tuple[float, float]] = OrderedDict()
 
     def take(self, key: K, *, now: float, per_second: float, burst: float) -> float:
-        """Take one token and return 0, or leave the bucket and return the seconds until there is one.
+        """Take one token and return 0, or none and return the seconds until there is one.
 
         Args:
             key: Whose bucket.

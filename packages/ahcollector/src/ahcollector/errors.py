@@ -16,15 +16,19 @@
     ├── SnapshotError            a snapshot file cannot be read or written
     ├── HubError                 an answer of the hub, or the lack of one
     │   ├── TemporaryHubError    a retry can help: network, 408, 429, 401, 403, 5xx
-    │   ├── PermanentHubError    a retry cannot help: any other 4xx; ``status`` and ``code`` say which
+    │   ├── PermanentHubError    a retry cannot help: any other 4xx; see status and code
     │   └── FencedHubError       412: another sender holds the lease; ``newest`` is the fence it has
-    └── HubUnavailableError      a token cannot be judged now; never turned into a 401
+    ├── HubUnavailableError      a token cannot be judged now; never turned into a 401
+    └── RequestRefusedError      a request is answered with an error; it ends in the ASGI
+                                 applications and reaches no caller
 
 An error's text names the cause, the value and the way out, and never holds a token, a license or a
 password.
 """
 
 from __future__ import annotations
+
+from ahwire.status import Code
 
 __all__ = [
     "BusClosed",
@@ -40,6 +44,7 @@ __all__ = [
     "PermanentStoreError",
     "PresenceError",
     "RegistryError",
+    "RequestRefusedError",
     "SnapshotError",
     "StoreError",
     "TemporaryHubError",
@@ -165,4 +170,20 @@ class HubUnavailableError(CollectorError):
 
     def __init__(self, message: str, *, retry_after_seconds: float = 30.0) -> None:
         super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class RequestRefusedError(CollectorError):
+    """A request is answered with an error.
+
+    Attributes:
+        code: What the answer's ``X-AH-Code`` says; its HTTP status follows from it.
+        retry_after_seconds: What ``Retry-After`` says; None: no such header.
+    """
+
+    def __init__(
+        self, code: Code, message: str, *, retry_after_seconds: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
         self.retry_after_seconds = retry_after_seconds

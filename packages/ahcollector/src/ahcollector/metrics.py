@@ -1,8 +1,8 @@
 """The collector's own metrics: what they are as data, and where they go.
 
-A part is given a `Metrics` and counts with the constants below. `NullMetrics` forgets everything and
-needs nothing; `PrometheusMetrics` (extra ``[metrics]``) keeps a registry of its own, so that a host
-program's metrics and ours never meet. Durations are in seconds.
+A part is given a `Metrics` and counts with the constants below. `NullMetrics` forgets everything
+and needs nothing; `PrometheusMetrics` (extra ``[metrics]``) keeps a registry of its own, so that a
+host program's metrics and ours never meet. Durations are in seconds.
 """
 
 from __future__ import annotations

@@ -3,4 +3,4 @@
 from ahcollector.hub.base import Hub, SettingsReply
 from ahcollector.hub.http import HttpHub
 
-__all__ = ["Hub", "HttpHub", "SettingsReply"]
+__all__ = ["HttpHub", "Hub", "SettingsReply"]

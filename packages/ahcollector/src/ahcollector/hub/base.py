@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import attrs
+
 from ahwire.agent_pb2 import EnrollRequest, Inventory
 from ahwire.hub import (
     AgentPage,

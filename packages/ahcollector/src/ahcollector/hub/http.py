@@ -30,6 +30,11 @@ from urllib.parse import quote, urlencode
 import anyio
 import attrs
 import httpx
+from google.protobuf.json_format import MessageToDict
+
+from ahcollector.clock import AsyncClock, SystemClock
+from ahcollector.errors import FencedHubError, HubError, PermanentHubError, TemporaryHubError
+from ahcollector.hub.base import SettingsReply
 from ahwire import DecodeError, parse_retry_after
 from ahwire.agent_pb2 import EnrollRequest, Inventory
 from ahwire.hub import (
@@ -44,11 +49,6 @@ from ahwire.hub import (
     RenewGrant,
     SeenReport,
 )
-from google.protobuf.json_format import MessageToDict
-
-from ahcollector.clock import AsyncClock, SystemClock
-from ahcollector.errors import FencedHubError, HubError, PermanentHubError, TemporaryHubError
-from ahcollector.hub.base import SettingsReply
 
 __all__ = ["HttpHub"]
 
@@ -109,7 +109,7 @@ def failure(
             f"{text}: another sender holds the lease",
             newest=newest if isinstance(newest, int) and not isinstance(newest, bool) else None,
         )
-    if 400 <= status < 500 and status not in _TEMPORARY:  # noqa: PLR2004 - the range of 4xx
+    if 400 <= status < 500 and status not in _TEMPORARY:
         return PermanentHubError(f"{text}: a retry cannot help", status=status, code=code)
     hint = ": check hub.token" if status in {401, 403} else ""
     return TemporaryHubError(
@@ -132,23 +132,6 @@ def _error_fields(body: bytes) -> dict[str, Any]:
     if isinstance(parsed, dict) and isinstance(parsed.get("data"), dict):
         parsed = parsed["data"]
     return parsed if isinstance(parsed, dict) else {}
-
-
-def unwrap(body: bytes) -> bytes:
-    """Return the JSON object in `body`, out of its ``{"data": …}`` envelope when it has one.
-
-    Raises:
-        ValueError: Not JSON, nested too deeply, or not an object.
-    """
-    try:
-        parsed = json.loads(body)
-    except RecursionError as error:
-        raise ValueError("JSON nested too deeply") from error
-    if not isinstance(parsed, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004 - a caller catches one kind
-    if isinstance(parsed.get("data"), dict):
-        return json.dumps(parsed["data"]).encode()
-    return body
 
 
 class HttpHub:
@@ -343,9 +326,7 @@ class HttpHub:
         conditional = "if-none-match" in request.headers
         unchanged = conditional and answer.status == httpx.codes.NOT_MODIFIED
         if not unchanged and not httpx.codes.is_success(answer.status):
-            raise failure(
-                call, answer.status, answer.body, answer.headers, now=self._clock.time()
-            )
+            raise failure(call, answer.status, answer.body, answer.headers, now=self._clock.time())
         return answer
 
     async def _exchange(self, request: httpx.Request, call: str) -> _Answer:
@@ -365,9 +346,7 @@ class HttpHub:
                 pieces.append(piece)
         finally:
             await response.aclose()
-        return _Answer(
-            status=response.status_code, headers=response.headers, body=b"".join(pieces)
-        )
+        return _Answer(status=response.status_code, headers=response.headers, body=b"".join(pieces))
 
 
 def _json(value: Mapping[str, Any]) -> bytes:
@@ -376,10 +355,9 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 def _decode(call: str, answer: _Answer, read: Callable[[bytes], T]) -> T:
     try:
-        return read(unwrap(answer.body))
-    except (ValueError, DecodeError) as error:
-        reason = str(error) if isinstance(error, DecodeError) else type(error).__name__
+        return read(answer.body)
+    except DecodeError as error:
         raise TemporaryHubError(
-            f"hub's answer to {call} makes no sense ({reason}): is that address the hub's?",
+            f"hub's answer to {call} makes no sense ({error}): is that address the hub's?",
             status=answer.status,
         ) from error

@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 class _Flight(Generic[V]):
-    """A call under way. `value` and `error` are set before `landed`; neither: nobody finished it."""
+    """A call under way; when it has landed with neither value nor error, nobody finished it."""
 
     def __init__(self) -> None:
         self.landed = anyio.Event()
@@ -25,9 +25,9 @@ class _Flight(Generic[V]):
 class SingleFlight(Generic[K, V]):
     """Callers that ask for one key at the same time share one call.
 
-    The first caller makes the call in its own task and the others wait. When it is cancelled, one of
-    the waiting makes the call anew; when the call fails, all who waited get that error, and whoever
-    asks next tries again.
+    The first caller makes the call in its own task and the others wait. When it is cancelled, one
+    of the waiting makes the call anew; when the call fails, all who waited get that error, and
+    whoever asks next tries again.
     """
 
     def __init__(self) -> None:

@@ -17,10 +17,10 @@ from enum import Enum
 from typing import Protocol
 
 import attrs
-from ahwire import AgentRecord
-from ahwire.hub import AgentState
 
 from ahcollector.presence.base import AgentRef
+from ahwire import AgentRecord
+from ahwire.hub import AgentState
 
 __all__ = [
     "AgentEntry",
@@ -76,7 +76,7 @@ class AgentEntry:
 
     Attributes:
         record: The record that applies now.
-        newest_version: The newest version ever seen, which may be above the record's (see version 0).
+        newest_version: The newest version ever seen; may be above the record's (see version 0).
         revoked_at: When it was revoked here, Unix seconds; None while it is not.
     """
 

@@ -6,12 +6,11 @@ import logging
 from collections import OrderedDict
 from typing import Protocol
 
-from ahwire import AgentRecord
-from ahwire.hub import AgentState
-
 from ahcollector.clock import AsyncClock
 from ahcollector.presence.base import AgentRef, Presence
 from ahcollector.registry.base import AgentEntry, Put, Registry, token_entries
+from ahwire import AgentRecord
+from ahwire.hub import AgentState
 
 __all__ = ["Directory", "NegativeCache"]
 

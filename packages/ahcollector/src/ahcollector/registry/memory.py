@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 import attrs
-from ahwire import AgentRecord
-from ahwire.hub import AgentState
 
 from ahcollector.presence.base import AgentRef
 from ahcollector.registry.base import (
@@ -17,6 +15,8 @@ from ahcollector.registry.base import (
     admits,
     token_entries,
 )
+from ahwire import AgentRecord
+from ahwire.hub import AgentState
 
 __all__ = ["MemoryRegistry", "RegistryImage"]
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from ahwire import AgentRecord
-from ahwire.hub import AgentState
-
 from ahcollector._buckets import Buckets
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import (
@@ -20,6 +17,8 @@ from ahcollector.metrics import REGISTRY_LOOKUPS, Metrics, NullMetrics
 from ahcollector.registry._flight import SingleFlight
 from ahcollector.registry.base import Registry, TokenEntry, ref_of, token_entries
 from ahcollector.registry.directory import Directory, NegativeCache
+from ahwire import AgentRecord
+from ahwire.hub import AgentState
 
 __all__ = ["Resolver"]
 
@@ -119,7 +118,9 @@ class Resolver:
                 "hub cannot tell whose token this is",
                 extra={"token_hash": token_hash[:8], "error": str(error)},
             )
-            raise HubUnavailableError(f"the hub cannot tell whose token this is: {error}") from error
+            raise HubUnavailableError(
+                f"the hub cannot tell whose token this is: {error}"
+            ) from error
         if record is None:
             self._negative.add(token_hash, now=self._clock.monotonic())
             self._count("miss")

@@ -1,4 +1,4 @@
-"""What the hub says of each company, remembered, so that no answer to an agent waits for the hub."""
+"""What the hub says of each company, remembered so that no answer to an agent waits for it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections import OrderedDict
 
 import anyio
 import attrs
-from ahwire.agent_pb2 import AgentConfig
-from ahwire.hub import AgentSettings, CompanySettings
 
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import HubError
 from ahcollector.hub.base import Hub
 from ahcollector.registry._flight import SingleFlight
+from ahwire.agent_pb2 import AgentConfig
+from ahwire.hub import AgentSettings, CompanySettings
 
 __all__ = ["CompanyConfig", "CompanySettingsCache", "agent_config"]
 
@@ -36,32 +36,13 @@ class CompanyConfig:
     etag: str
 
 
-def agent_config(agent: AgentSettings | None) -> AgentConfig:
+def agent_config(agent: AgentSettings) -> AgentConfig:
     """Return the message for agents; its etag is a hash of everything else in it."""
-    config = AgentConfig()
-    if agent is not None:
-        config.interval_seconds = agent.interval_seconds or 0
-        config.catch_up_batches = agent.catch_up_batches or 0
-        config.disabled_collectors.extend(sorted(agent.disabled_collectors or ()))
-        config.max_point_age_seconds = agent.max_point_age_seconds or 0
-        for name, value in sorted((agent.labels or {}).items()):
-            config.labels[name] = value
-    # A map's order in a message is free, so the hash is of what is said, not of its bytes.
-    said = repr(
-        (
-            config.interval_seconds,
-            config.catch_up_batches,
-            list(config.disabled_collectors),
-            config.max_point_age_seconds,
-            sorted(config.labels.items()),
-        )
-    )
-    config.etag = hashlib.sha256(said.encode()).hexdigest()[:16]
-    return config
+    return agent.to_proto(hashlib.sha256(agent.to_json()).hexdigest()[:16])
 
 
 def _company_config(settings: CompanySettings | None) -> CompanyConfig:
-    config = agent_config(settings.agent if settings is not None else None)
+    config = agent_config(settings.agent if settings is not None else AgentSettings())
     return CompanyConfig(settings=settings, config=config, etag=config.etag)
 
 

@@ -1,18 +1,18 @@
-"""The memory registry on disk, so that one machine restarts without asking about everyone again.
+"""The memory registry on disk, so that one machine restarts without asking about everyone.
 
 The file is UTF-8 text, one JSON object a line. The first line is the header
 ``{"format": "ahcollector-registry", "version": 1, "cursor": …, "lines": n}``; then come exactly n
 lines, each either ``{"record": AgentRecord, "newest_version": int, "revoked_at": number|null}`` or
-``{"tombstone": hash, "agent_id": …}`` for a hash of a revoked agent that its record does not name. It
-holds token hashes, no tokens; mode 0600.
+``{"tombstone": hash, "agent_id": …}`` for a hash of a revoked agent that its record does not name.
+It holds token hashes, no tokens; mode 0600.
 
-It is written whole to ``<name>.tmp``, synced, and renamed over the old one, so a reader finds the old
-or the new state, never half of one. A file that cannot be understood is set aside under
+It is written whole to ``<name>.tmp``, synced, and renamed over the old one, so a reader finds the
+old or the new state, never half of one. A file that cannot be understood is set aside under
 ``<name>.damaged-<n>`` and reported; the registry then begins empty and fills from the hub.
 
-Durability: `SnapshotKeeper.run` writes at most `delay_seconds` after a change and once more when it is
-cancelled. A process that is killed loses what changed in between; with a hub, the cursor in the file
-is as old as the rest of it, so the next sync brings it back.
+Durability: `SnapshotKeeper.run` writes at most `delay_seconds` after a change and once more when it
+is cancelled. A process that is killed loses what changed in between; with a hub, the cursor in the
+file is as old as the rest of it, so the next sync brings it back.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from ahwire import AgentRecord, DecodeError
 
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import SnapshotError
 from ahcollector.registry.base import AgentEntry
 from ahcollector.registry.memory import MemoryRegistry, RegistryImage
+from ahwire import AgentRecord, DecodeError
 
 __all__ = ["SnapshotKeeper"]
 
@@ -157,9 +157,7 @@ class SnapshotKeeper:
         try:
             await self.save()
         except SnapshotError as error:
-            _log.error(  # noqa: TRY400 - the text says it all, a trace would only repeat it
-                "registry snapshot could not be written", extra={"error": str(error)}
-            )
+            _log.error("registry snapshot could not be written", extra={"error": str(error)})
 
     def _read(self) -> RegistryImage | None:
         try:
@@ -172,7 +170,7 @@ class SnapshotKeeper:
             return decode(data)
         except ValueError as error:
             aside = self._set_aside()
-            _log.error(  # noqa: TRY400 - the text says it all
+            _log.error(
                 "registry snapshot is damaged and was set aside; the registry begins empty",
                 extra={"path": str(self._path), "aside": str(aside), "error": str(error)},
             )

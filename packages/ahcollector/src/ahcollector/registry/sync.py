@@ -106,9 +106,12 @@ class Syncer:
             records += len(page.agents)
             more = page.more and page.next_since != cursor
             if page.more and not more:
-                _log.error("hub says there is more and gives the same cursor", extra={"pages": pages})
-            cursor = page.next_since
-            await self._registry.set_cursor(cursor)
+                _log.error(
+                    "hub says there is more and gives the same cursor", extra={"pages": pages}
+                )
+            if page.next_since:
+                cursor = page.next_since
+                await self._registry.set_cursor(cursor)
         now = self._clock.time()
         await self._registry.sweep(revoked_before=now - self._tombstone_ttl_seconds)
         self._metrics.set(LAST_SYNC, now)

@@ -6,6 +6,7 @@ import heapq
 from itertools import count
 
 import anyio
+import anyio.lowlevel
 
 __all__ = ["FakeClock"]
 
@@ -13,8 +14,8 @@ __all__ = ["FakeClock"]
 class FakeClock:
     """An `AsyncClock` whose `sleep` parks until `advance` passes it.
 
-    Wall and monotonic time move together in `advance`; `step_wall` moves the wall clock alone, as an
-    operator or a time server does.
+    Wall and monotonic time move together in `advance`; `step_wall` moves the wall clock alone, as
+    an operator or a time server does.
 
     Args:
         now: Unix seconds at the start.
@@ -37,7 +38,7 @@ class FakeClock:
     async def sleep(self, seconds: float) -> None:
         """Park until `seconds` have been advanced; not positive: only a checkpoint."""
         if seconds <= 0:
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
             return
         event = anyio.Event()
         heapq.heappush(self._sleepers, (self._monotonic + seconds, next(self._order), event))

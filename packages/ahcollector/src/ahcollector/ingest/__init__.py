@@ -1,0 +1,17 @@
+"""The ASGI application that agents talk to (extra ``[http]``)."""
+
+from ahcollector.ingest._headers import IPNetwork
+from ahcollector.ingest._shell import Check
+from ahcollector.ingest.app import ingest_app
+from ahcollector.ingest.beacon import IngestBeacon
+from ahcollector.ingest.limits import IngestLimits
+from ahcollector.ingest.series_budget import SeriesBudget
+
+__all__ = [
+    "Check",
+    "IPNetwork",
+    "IngestBeacon",
+    "IngestLimits",
+    "SeriesBudget",
+    "ingest_app",
+]

@@ -1,0 +1,218 @@
+"""From a plain body to the bus: what the metrics door does once the agent is known."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from datetime import datetime
+
+import attrs
+
+from ahcollector.bus.base import Bus, SampleBatch, StoredSeries
+from ahcollector.clock import AsyncClock
+from ahcollector.errors import BusError, RequestRefusedError
+from ahcollector.ingest._gate import Pass
+from ahcollector.ingest.limits import IngestLimits
+from ahcollector.ingest.series_budget import SeriesBudget
+from ahcollector.metrics import INGEST_DROPPED_POINTS, INGEST_POINTS, Metrics
+from ahcollector.presence.base import AgentRef
+from ahwire import TooLargeError, now_ms
+from ahwire.agent_pb2 import MetricsAck, MetricsBatch, RejectedSeries
+from ahwire.batch import CleanSeries, Validated, validate
+from ahwire.status import Code
+
+__all__ = ["BatchIntake", "Outcome", "stored_series"]
+
+_SERIES_LIMIT = "series_limit"
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What became of a batch.
+
+    Attributes:
+        ack: What the agent is told.
+        nothing_accepted: Whether there was something and all of it was refused (422).
+    """
+
+    ack: MetricsAck
+    nothing_accepted: bool
+
+
+def stored_series(agent: AgentRef, series: CleanSeries) -> StoredSeries:
+    """Give a series its tenant.
+
+    The tenant's labels come first and from `agent` alone: `series` cannot hold them any more.
+    """
+    return StoredSeries(
+        labels=(
+            ("__name__", series.name),
+            ("company_id", agent.company_id),
+            ("server_id", agent.server_id),
+            *series.labels,
+        ),
+        points=series.points,
+    )
+
+
+def acknowledgement(
+    batch: MetricsBatch,
+    validated: Validated,
+    over_budget: tuple[CleanSeries, ...],
+    *,
+    server_time_ms: int,
+    config_etag: str,
+    renew_token: bool,
+) -> MetricsAck:
+    """Return what the agent is told of its batch."""
+    over_points = sum(len(series.points) for series in over_budget)
+    return MetricsAck(
+        server_time_ms=server_time_ms,
+        ack_seq=batch.seq,
+        config_etag=config_etag,
+        accepted_points=validated.accepted_points - over_points,
+        dropped_points=validated.dropped_points + over_points,
+        warnings=validated.warnings,
+        rejected=[
+            *validated.rejected,
+            *(
+                RejectedSeries(index=one.index, code=_SERIES_LIMIT, points=len(one.points))
+                for one in over_budget
+            ),
+        ],
+        renew_token=renew_token,
+    )
+
+
+class RenewalAdvice:
+    """When an agent is told to renew its token: near its end, and not with every batch.
+
+    Args:
+        before_seconds: How near is near.
+        every_seconds: How often one agent is told.
+        agents_max: How many agents are remembered.
+    """
+
+    def __init__(
+        self, *, before_seconds: float, every_seconds: float, agents_max: int = 200_000
+    ) -> None:
+        self._before_seconds = before_seconds
+        self._every_seconds = every_seconds
+        self._agents_max = agents_max
+        self._told: OrderedDict[str, float] = OrderedDict()
+
+    def give(
+        self, agent_id: str, expires_at: datetime | None, *, now: float, steady: float
+    ) -> bool:
+        """Return whether to tell the agent now, and remember that it was told.
+
+        Args:
+            agent_id: Whom.
+            expires_at: End of the token it uses.
+            now: Unix seconds.
+            steady: Monotonic seconds.
+        """
+        if expires_at is None or expires_at.timestamp() - now > self._before_seconds:
+            return False
+        told = self._told.get(agent_id)
+        if told is not None and steady - told < self._every_seconds:
+            return False
+        self._told[agent_id] = steady
+        self._told.move_to_end(agent_id)
+        if len(self._told) > self._agents_max:
+            self._told.popitem(last=False)
+        return True
+
+
+class BatchIntake:
+    """Judges batches and puts what is good on the bus.
+
+    Args:
+        bus: Takes what was accepted.
+        budget: New series of each agent.
+        clock: Time.
+        limits: What batches are held to.
+        metrics: Where points are counted.
+    """
+
+    def __init__(
+        self,
+        *,
+        bus: Bus,
+        budget: SeriesBudget,
+        clock: AsyncClock,
+        limits: IngestLimits,
+        metrics: Metrics,
+    ) -> None:
+        self._bus = bus
+        self._budget = budget
+        self._clock = clock
+        self._limits = limits
+        self._metrics = metrics
+        self._advice = RenewalAdvice(
+            before_seconds=limits.renew_before_seconds, every_seconds=limits.renew_advice_seconds
+        )
+
+    async def take(
+        self, passed: Pass, batch: MetricsBatch, *, request_id: str, config_etag: str
+    ) -> Outcome:
+        """Take a batch. When this returns and something was accepted, the bus has it.
+
+        Raises:
+            RequestRefusedError: too_large, or unavailable when the bus has no room.
+        """
+        agent = passed.agent
+        received_at_ms = now_ms(self._clock)
+        try:
+            validated = validate(batch, now_ms=received_at_ms, limits=self._limits.batch)
+        except TooLargeError as error:
+            raise RequestRefusedError(Code.TOO_LARGE, str(error)) from error
+        admitted, over = self._budget.admit(
+            agent.agent_id, validated.series, now=self._clock.monotonic()
+        )
+        if admitted:
+            await self._publish(
+                SampleBatch(
+                    company_id=agent.company_id,
+                    server_id=agent.server_id,
+                    agent_id=agent.agent_id,
+                    request_id=request_id,
+                    received_at_ms=received_at_ms,
+                    series=tuple(stored_series(agent, one) for one in admitted),
+                )
+            )
+        ack = acknowledgement(
+            batch,
+            validated,
+            over,
+            server_time_ms=received_at_ms,
+            config_etag=config_etag,
+            renew_token=self._advice.give(
+                agent.agent_id,
+                passed.token.expires_at,
+                now=self._clock.time(),
+                steady=self._clock.monotonic(),
+            ),
+        )
+        self._count(ack)
+        return Outcome(
+            ack=ack, nothing_accepted=ack.accepted_points == 0 and ack.dropped_points > 0
+        )
+
+    async def _publish(self, batch: SampleBatch) -> None:
+        try:
+            await self._bus.publish(batch)
+        except BusError as error:
+            raise RequestRefusedError(
+                Code.UNAVAILABLE,
+                f"no room for the batch now ({error}): send it again",
+                retry_after_seconds=self._limits.bus_full_retry_seconds,
+            ) from error
+
+    def _count(self, ack: MetricsAck) -> None:
+        if ack.accepted_points:
+            self._metrics.inc(INGEST_POINTS, ack.accepted_points)
+        dropped: Counter[str] = Counter()
+        for rejected in ack.rejected:
+            dropped[rejected.code] += rejected.points
+        for code, points in dropped.items():
+            self._metrics.inc(INGEST_DROPPED_POINTS, points, code=code)

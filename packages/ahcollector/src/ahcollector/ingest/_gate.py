@@ -1,0 +1,192 @@
+"""Who may pass: token, state, sign of life, protocol, rate, in this order."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import OrderedDict
+from datetime import UTC, datetime
+
+import attrs
+from starlette.datastructures import Headers
+
+from ahcollector._buckets import Buckets
+from ahcollector.clock import AsyncClock
+from ahcollector.errors import HubUnavailableError, PresenceError, RequestRefusedError
+from ahcollector.ingest._headers import check_protocol, ip_key, token_hash
+from ahcollector.ingest.limits import IngestLimits
+from ahcollector.presence.base import AgentRef, Presence
+from ahcollector.registry.base import TokenEntry, Verdict
+from ahcollector.registry.resolver import Resolver
+from ahcollector.registry.settings import CompanySettingsCache
+from ahwire.limits import MAX_RETRY_AFTER_SENT_SECONDS, metrics_per_minute
+from ahwire.status import Code
+
+__all__ = ["Gate", "Pass"]
+
+_log = logging.getLogger("ahcollector.ingest")
+
+
+@attrs.frozen(kw_only=True)
+class Pass:
+    """A request whose token was found good.
+
+    Attributes:
+        agent: Whose it is, by the registry and nothing else.
+        token: What the token leads to.
+        token_hash: The token's SHA-256; at most 8 characters of it may be logged.
+    """
+
+    agent: AgentRef
+    token: TokenEntry
+    token_hash: str = attrs.field(repr=False)
+
+
+def judge(entry: TokenEntry | None, now: datetime) -> TokenEntry:
+    """Return the entry of a token that is good at `now`, else refuse.
+
+    Raises:
+        RequestRefusedError: unauthorized, or agent_revoked.
+    """
+    verdict = Verdict.UNUSABLE if entry is None else entry.verdict(now)
+    if verdict is Verdict.REVOKED:
+        raise RequestRefusedError(Code.AGENT_REVOKED, "this agent was revoked: enrol it again")
+    if entry is None or verdict is Verdict.UNUSABLE:
+        raise RequestRefusedError(
+            Code.UNAUTHORIZED, "token unknown, pending or expired: renew it or enrol again"
+        )
+    return entry
+
+
+class Gate:
+    """Lets requests of agents in.
+
+    Args:
+        resolver: Knows tokens.
+        presence: Told of every request to a metrics door, whatever becomes of it.
+        settings: Cycles by company.
+        clock: Time.
+        limits: Rates and cycles.
+        agents_max: How many agents' cycles and rates are remembered.
+    """
+
+    def __init__(
+        self,
+        *,
+        resolver: Resolver,
+        presence: Presence,
+        settings: CompanySettingsCache,
+        clock: AsyncClock,
+        limits: IngestLimits,
+        agents_max: int = 200_000,
+    ) -> None:
+        self._resolver = resolver
+        self._presence = presence
+        self._settings = settings
+        self._clock = clock
+        self._limits = limits
+        self._agents_max = agents_max
+        self._intervals: OrderedDict[str, float] = OrderedDict()
+        self._metrics_rate: Buckets[str] = Buckets(entries_max=agents_max)
+        self._slow_rate: Buckets[tuple[str, str]] = Buckets(entries_max=agents_max)
+        self._enroll_rate: Buckets[str] = Buckets(entries_max=agents_max)
+        self._presence_failing = False
+
+    async def metrics(self, headers: Headers) -> Pass:
+        """Admit a request to a metrics door; the agent has shown a sign of life from here on.
+
+        Raises:
+            RequestRefusedError: The answer to the agent.
+        """
+        passed = await self._authenticate(headers)
+        await self.touch(passed.agent, self._intervals.get(passed.agent.agent_id))
+        check_protocol(headers.get("x-ah-proto"))
+        interval = self._interval(passed.agent)
+        wait = self._metrics_rate.take(
+            passed.agent.agent_id,
+            now=self._clock.monotonic(),
+            per_second=metrics_per_minute(interval) / 60.0,
+            burst=self._limits.metrics_burst,
+        )
+        _refuse_over_rate(wait, "batches")
+        return passed
+
+    async def other(self, headers: Headers, door: str) -> Pass:
+        """Admit a request to another door of agents, each with a slow rate of its own."""
+        passed = await self._authenticate(headers)
+        check_protocol(headers.get("x-ah-proto"))
+        rate = self._limits.config_per_minute
+        wait = self._slow_rate.take(
+            (passed.agent.agent_id, door),
+            now=self._clock.monotonic(),
+            per_second=rate / 60.0,
+            burst=max(1.0, rate),
+        )
+        _refuse_over_rate(wait, f"requests to {door}")
+        return passed
+
+    def stranger(self, headers: Headers, address: str) -> None:
+        """Admit an enrolment from an address."""
+        check_protocol(headers.get("x-ah-proto"))
+        rate = self._limits.enroll_per_minute
+        wait = self._enroll_rate.take(
+            ip_key(address),
+            now=self._clock.monotonic(),
+            per_second=rate / 60.0,
+            burst=max(1.0, rate),
+        )
+        _refuse_over_rate(wait, "enrolments from this address")
+
+    async def heard_interval(self, agent: AgentRef, seconds: float | None) -> None:
+        """Note the cycle that a batch names, when it is another than the one last known."""
+        if seconds is None:
+            return
+        interval = self._limits.clamp_interval(seconds)
+        if interval == self._intervals.get(agent.agent_id):
+            return
+        self._intervals[agent.agent_id] = interval
+        self._intervals.move_to_end(agent.agent_id)
+        if len(self._intervals) > self._agents_max:
+            self._intervals.popitem(last=False)
+        await self.touch(agent, interval)
+
+    async def touch(self, agent: AgentRef, interval_seconds: float | None) -> None:
+        """Tell presence of a sign of life; its failure costs no data, so it is only noted."""
+        try:
+            await self._presence.touch(agent, self._clock.time(), interval_seconds)
+        except PresenceError as error:
+            if not self._presence_failing:
+                _log.error("signs of life cannot be kept", extra={"error": str(error)})
+            self._presence_failing = True
+        else:
+            if self._presence_failing:
+                _log.info("signs of life are kept again")
+            self._presence_failing = False
+
+    def _interval(self, agent: AgentRef) -> float:
+        """Return an agent's cycle: its own word, else its company's, else the setting."""
+        told = self._intervals.get(agent.agent_id)
+        if told is not None:
+            return told
+        company = self._settings.current(agent.company_id).config.interval_seconds
+        return self._limits.clamp_interval(company or self._limits.interval_seconds)
+
+    async def _authenticate(self, headers: Headers) -> Pass:
+        hashed = token_hash(headers.get("authorization"))
+        try:
+            found = await self._resolver.resolve(hashed)
+        except HubUnavailableError as error:
+            raise RequestRefusedError(
+                Code.UNAVAILABLE, str(error), retry_after_seconds=error.retry_after_seconds
+            ) from error
+        entry = judge(found, datetime.fromtimestamp(self._clock.time(), UTC))
+        return Pass(agent=entry.agent, token=entry, token_hash=hashed)
+
+
+def _refuse_over_rate(wait_seconds: float, what: str) -> None:
+    if wait_seconds > 0:
+        raise RequestRefusedError(
+            Code.RATE_LIMITED,
+            f"too many {what}: wait",
+            retry_after_seconds=min(math.ceil(wait_seconds), MAX_RETRY_AFTER_SENT_SECONDS),
+        )

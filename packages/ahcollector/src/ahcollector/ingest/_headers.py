@@ -1,0 +1,163 @@
+"""What the headers of a request say: pure functions over their text."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from ahcollector.errors import RequestRefusedError
+from ahwire.limits import PROTOCOL_VERSION
+from ahwire.status import Code
+
+__all__ = [
+    "Format",
+    "IPNetwork",
+    "answer_format",
+    "body_format",
+    "check_protocol",
+    "client_ip",
+    "etag_matches",
+    "ip_key",
+    "request_id",
+    "token_hash",
+]
+
+IPNetwork = IPv4Network | IPv6Network
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+_TOKEN_CHARS_MAX = 1024
+_IPV6_CLIENT_BITS = 64
+
+
+class Format(Enum):
+    """How messages are written; the value is the media type."""
+
+    PROTOBUF = "application/x-protobuf"
+    JSON = "application/json"
+
+
+def token_hash(authorization: str | None) -> str:
+    """Return the SHA-256 of a bearer token, 64 lower hex.
+
+    Raises:
+        RequestRefusedError: There is no bearer token.
+    """
+    scheme, _, token = (authorization or "").partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not token or len(token) > _TOKEN_CHARS_MAX:
+        raise RequestRefusedError(
+            Code.UNAUTHORIZED, "no bearer token: send Authorization: Bearer <agent token>"
+        )
+    # Header bytes reach us as latin-1 text, so this gives back the bytes that were sent.
+    return hashlib.sha256(token.encode("latin-1", "replace")).hexdigest()
+
+
+def check_protocol(version: str | None) -> None:
+    """Refuse an agent that speaks another version of the protocol, or none."""
+    if version != PROTOCOL_VERSION:
+        raise RequestRefusedError(
+            Code.UPGRADE_REQUIRED, f"X-AH-Proto must be {PROTOCOL_VERSION}: upgrade the agent"
+        )
+
+
+def request_id(given: str | None, fresh: str) -> str:
+    """Return the caller's id of the request when it is fit for a log line, else `fresh`."""
+    return given if given is not None and _REQUEST_ID.fullmatch(given) else fresh
+
+
+def body_format(content_type: str | None) -> Format:
+    """Return the format of a body; without a type it is the protocol's own.
+
+    Raises:
+        RequestRefusedError: Neither of the two formats.
+    """
+    media = (content_type or Format.PROTOBUF.value).partition(";")[0].strip().lower()
+    try:
+        return Format(media)
+    except ValueError:
+        raise RequestRefusedError(
+            Code.UNSUPPORTED_ENCODING,
+            f"content type {media[:60]!r} is not read: send {Format.PROTOBUF.value} or "
+            f"{Format.JSON.value}",
+        ) from None
+
+
+def answer_format(accept: str | None, content_type: str | None) -> Format:
+    """Return the format that the caller reads best; in doubt the one it writes."""
+    sent = (content_type or "").partition(";")[0].strip().lower()
+    own = Format.JSON if sent == Format.JSON.value else Format.PROTOBUF
+    weights = _accepted(accept or "*/*")
+    if own is Format.JSON:
+        return Format.PROTOBUF if weights[Format.PROTOBUF] > weights[Format.JSON] else own
+    return Format.JSON if weights[Format.JSON] > weights[Format.PROTOBUF] else own
+
+
+def _accepted(accept: str) -> dict[Format, float]:
+    exact: dict[str, float] = {}
+    for part in accept.split(",")[:20]:
+        media, *params = (piece.strip().lower() for piece in part.split(";"))
+        weight = 1.0
+        for param in params:
+            if param.startswith("q="):
+                try:
+                    weight = float(param[2:])
+                except ValueError:
+                    weight = 0.0
+        exact[media] = max(weight, exact.get(media, 0.0))
+    anything = exact.get("application/*", exact.get("*/*", 0.0))
+    return {form: exact.get(form.value, anything) for form in Format}
+
+
+def etag_matches(if_none_match: str | None, etag: str) -> bool:
+    """Return whether a caller's ``If-None-Match`` names this etag (given without quotes)."""
+    if if_none_match is None:
+        return False
+    for part in if_none_match.split(","):
+        tag = part.strip().removeprefix("W/").strip('"')
+        if tag in {etag, "*"}:
+            return True
+    return False
+
+
+def client_ip(peer: str | None, forwarded: str | None, trusted: Sequence[IPNetwork]) -> str:
+    """Return the address a request came from, as far as it can be believed.
+
+    ``X-Forwarded-For`` is read from its end as long as the speaker is a trusted proxy; what stands
+    before the first stranger is what that stranger claims, and is not read.
+
+    Args:
+        peer: Address of the connection.
+        forwarded: All ``X-Forwarded-For`` values, joined by commas.
+        trusted: Networks of our own proxies.
+    """
+    speaker = peer or ""
+    for claimed in reversed([part.strip() for part in (forwarded or "").split(",")]):
+        if not claimed or not _within(speaker, trusted):
+            break
+        try:
+            speaker = str(ip_address(claimed))
+        except ValueError:
+            break
+    return speaker
+
+
+def _within(address: str, networks: Iterable[IPNetwork]) -> bool:
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return False
+    return any(parsed in network for network in networks)
+
+
+def ip_key(address: str) -> str:
+    """Return what counts as one client: an IPv4 address, an IPv6 /64, or whatever else it is."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address[:64]
+    if isinstance(parsed, IPv6Address):
+        return str(ip_network((parsed, _IPV6_CLIENT_BITS), strict=False))
+    return str(parsed)

@@ -1,0 +1,139 @@
+"""What surrounds every door: an id, a count, a log line on failure, always an answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+import anyio
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from ahcollector.errors import CollectorError, RequestRefusedError
+from ahcollector.ingest._answers import refusal_answer
+from ahcollector.ingest._headers import Format, answer_format, request_id
+from ahcollector.metrics import INGEST_REQUESTS, Metrics
+from ahwire import Rng
+from ahwire.status import Code
+
+__all__ = ["Check", "Handler", "Probes", "Shell", "form_of"]
+
+_log = logging.getLogger("ahcollector.ingest")
+
+Check = Callable[[], Awaitable[None]]
+"""Returns when a dependency can be used, else raises CollectorError, OSError or TimeoutError."""
+
+Handler = Callable[[Request], Awaitable[Response]]
+_CHECK_SECONDS = 2.0
+
+
+def form_of(request: Request) -> Format:
+    """Return the format that the caller of a request reads best."""
+    return answer_format(request.headers.get("accept"), request.headers.get("content-type"))
+
+
+class Shell:
+    """What every request has: an id, a count, a log line on failure, and an answer always."""
+
+    def __init__(self, *, rng: Rng, metrics: Metrics) -> None:
+        self._rng = rng
+        self._metrics = metrics
+
+    def around(self, handler: Handler) -> Handler:
+        async def endpoint(request: Request) -> Response:
+            own_id = self._name(request)
+            form = form_of(request)
+            try:
+                response = await handler(request)
+            except RequestRefusedError as refusal:
+                self._log(request, refusal)
+                response = refusal_answer(refusal, form)
+            except ClientDisconnect:
+                # Nobody is there to read it; the answer only ends the request.
+                response = refusal_answer(
+                    RequestRefusedError(Code.BAD_REQUEST, "the body was cut off"), form
+                )
+            except Exception:  # noqa: BLE001 - the supervisor of a request
+                # Whatever a defect raises, the agent gets an answer that makes it keep its batch,
+                # and the trace is in our log.
+                _log.exception(
+                    "request failed", extra={"request_id": own_id, "path": request.url.path}
+                )
+                response = refusal_answer(
+                    RequestRefusedError(Code.SERVER_ERROR, "the collector failed: send it again"),
+                    form,
+                )
+            self._metrics.inc(INGEST_REQUESTS, code=response.headers.get("x-ah-code", "ok"))
+            response.headers["X-Request-Id"] = own_id
+            return response
+
+        return endpoint
+
+    async def no_route(self, request: Request, error: Exception) -> Response:
+        """Answer a path or a method that is not here."""
+        assert isinstance(error, HTTPException)
+        form = form_of(request)
+        refusal = RequestRefusedError(Code.NOT_FOUND, f"{error.detail}: see the path and method")
+        response = refusal_answer(refusal, form, status=error.status_code)
+        response.headers["X-Request-Id"] = self._name(request)
+        for name, value in (error.headers or {}).items():
+            response.headers[name] = value
+        return response
+
+    def _name(self, request: Request) -> str:
+        known = getattr(request.state, "request_id", None)
+        if known is None:
+            fresh = f"{self._rng.getrandbits(64):016x}"
+            known = request_id(request.headers.get("x-request-id"), fresh)
+            request.state.request_id = known
+        return str(known)
+
+    def _log(self, request: Request, refusal: RequestRefusedError) -> None:
+        level = logging.WARNING if refusal.code is Code.UNAVAILABLE else logging.INFO
+        agent = getattr(request.state, "agent_id", None)
+        _log.log(
+            level,
+            "request refused",
+            extra={
+                "request_id": request.state.request_id,
+                "path": request.url.path,
+                "code": refusal.code.value,
+                "reason": str(refusal),
+                **({} if agent is None else {"agent_id": agent}),
+            },
+        )
+
+
+class Probes:
+    """Whether the process lives, and whether what it needs can be used."""
+
+    def __init__(self, checks: Mapping[str, Check]) -> None:
+        self._checks = checks
+
+    async def health(self, _request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def ready(self, _request: Request) -> Response:
+        """Ask all dependencies at once, each for at most two seconds."""
+        found: dict[str, str] = {}
+
+        async def ask(name: str, check: Check) -> None:
+            try:
+                with anyio.fail_after(_CHECK_SECONDS):
+                    await check()
+            except TimeoutError:
+                found[name] = f"no answer within {_CHECK_SECONDS:g} s"
+            except (CollectorError, OSError) as error:
+                found[name] = str(error)
+            else:
+                found[name] = "ok"
+
+        async with anyio.create_task_group() as group:
+            for name, check in self._checks.items():
+                group.start_soon(ask, name, check)
+        ready = all(state == "ok" for state in found.values())
+        return JSONResponse(
+            {"status": "ready" if ready else "not ready", "checks": dict(sorted(found.items()))},
+            status_code=200 if ready else 503,
+        )

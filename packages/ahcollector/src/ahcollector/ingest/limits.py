@@ -1,0 +1,54 @@
+"""Every number of the ingest door that is a setting."""
+
+from __future__ import annotations
+
+import attrs
+
+from ahwire import limits as wire
+
+__all__ = ["IngestLimits"]
+
+
+@attrs.frozen(kw_only=True)
+class IngestLimits:
+    """What requests are held to; the defaults are the protocol's.
+
+    Attributes:
+        compressed_bytes_max: A body as it arrives.
+        plain_bytes_max: A body when inflated.
+        small_body_bytes_max: Both, for bodies other than batches.
+        body_timeout_seconds: How long a whole body may take.
+        batch: What one batch may hold.
+        metrics_burst: Batches that may come at once after a pause.
+        config_per_minute: Questions for the configuration, and renewals, and inventories, each.
+        enroll_per_minute: Enrolments from one IP address (IPv6: one /64).
+        interval_seconds: The cycle of an agent that told none and whose company has none.
+        interval_seconds_min: Shorter cycles count as this one.
+        interval_seconds_max: Longer cycles count as this one.
+        series_per_hour: New series an agent may begin in an hour.
+        series_first_hour: The same in its first hour.
+        bus_full_retry_seconds: What an agent is told to wait when the bus is full.
+        renew_before_seconds: A token that ends within this time should be renewed.
+        renew_advice_seconds: How often an agent is told so.
+    """
+
+    compressed_bytes_max: int = wire.MAX_COMPRESSED_BYTES
+    plain_bytes_max: int = wire.MAX_PLAIN_BYTES
+    small_body_bytes_max: int = 256 * 1024
+    body_timeout_seconds: float = 15.0
+    batch: wire.Limits = wire.DEFAULT
+    metrics_burst: int = wire.METRICS_BURST
+    config_per_minute: float = wire.CONFIG_PER_MINUTE
+    enroll_per_minute: float = wire.ENROLL_PER_MINUTE
+    interval_seconds: float = 30.0
+    interval_seconds_min: float = wire.MIN_INTERVAL_SECONDS
+    interval_seconds_max: float = wire.MAX_INTERVAL_SECONDS
+    series_per_hour: int = wire.MAX_NEW_SERIES_PER_HOUR
+    series_first_hour: int = wire.MAX_NEW_SERIES_FIRST_HOUR
+    bus_full_retry_seconds: float = 5.0
+    renew_before_seconds: float = 24 * 3600.0
+    renew_advice_seconds: float = 600.0
+
+    def clamp_interval(self, seconds: float) -> float:
+        """Return a cycle as it counts."""
+        return min(max(seconds, self.interval_seconds_min), self.interval_seconds_max)
