@@ -13,7 +13,7 @@ from pathlib import Path
 
 COMPILER = "grpcio-tools==1.71.0"
 SOURCES = Path(__file__).resolve().parents[2] / "packages" / "ahwire" / "src"
-GENERATED = ("ahwire/agent_pb2.py", "ahwire/agent_pb2.pyi")
+NO_COMPILER = 3  # exit code: the compiler cannot be had
 
 
 class NoCompilerError(Exception):
@@ -47,4 +47,8 @@ def generate(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    generate(Path(sys.argv[1]).resolve())
+    try:
+        generate(Path(sys.argv[1]).resolve())
+    except NoCompilerError as problem:
+        sys.stderr.write(f"{problem}\n")
+        sys.exit(NO_COMPILER)
