@@ -3,14 +3,12 @@
 from ahcollector.ingest._headers import IPNetwork
 from ahcollector.ingest._shell import Check
 from ahcollector.ingest.app import ingest_app
-from ahcollector.ingest.beacon import IngestBeacon
 from ahcollector.ingest.limits import IngestLimits
 from ahcollector.ingest.series_budget import SeriesBudget
 
 __all__ = [
     "Check",
     "IPNetwork",
-    "IngestBeacon",
     "IngestLimits",
     "SeriesBudget",
     "ingest_app",

@@ -1,14 +1,15 @@
 """The memory registry on disk, so that one machine restarts without asking about everyone.
 
-The file is UTF-8 text, one JSON object a line. The first line is the header
-``{"format": "ahcollector-registry", "version": 1, "cursor": …, "lines": n}``; then come exactly n
-lines, each either ``{"record": AgentRecord, "newest_version": int, "revoked_at": number|null}`` or
-``{"tombstone": hash, "agent_id": …}`` for a hash of a revoked agent that its record does not name.
-It holds token hashes, no tokens; mode 0600.
+The file holds sealed lines (see `ahcollector._sealed`). The first is
+``{"kind": "head", "format": "ah-registry", "version": 1, "cursor": …}``. Then there is one line an
+agent, ``{"kind": "agent", "record": …, "newest_version": …, "revoked_at": …}``, with the AgentRecord,
+the newest version ever seen, and when it was revoked (Unix seconds or null); and one line for each
+hash of a revoked agent that its record does not name, ``{"kind": "tombstone", "hash": …,
+"agent_id": …}``. The file holds token hashes, no tokens; its mode is 0600.
 
-It is written whole to ``<name>.tmp``, synced, and renamed over the old one, so a reader finds the
-old or the new state, never half of one. A file that cannot be understood is set aside under
-``<name>.damaged-<n>`` and reported; the registry then begins empty and fills from the hub.
+It is replaced as a whole, so a reader finds the old or the new state, never half of one. Lines that
+cannot be read are left out, kept aside in ``<name>.damaged`` and counted; the cursor then counts as
+lost too, so that the next sync reads everything again and fills the gap.
 
 Durability: `SnapshotKeeper.run` writes at most `delay_seconds` after a change and once more when it
 is cancelled. A process that is killed loses what changed in between; with a hub, the cursor in the
@@ -19,77 +20,106 @@ from __future__ import annotations
 
 import json
 import logging
-import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import anyio
+import attrs
 
+from ahcollector._sealed import read_sealed, replace_file, seal, set_aside
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import SnapshotError
 from ahcollector.registry.base import AgentEntry
 from ahcollector.registry.memory import MemoryRegistry, RegistryImage
-from ahwire import AgentRecord, DecodeError
+from ahwire import AgentRecord
 
 __all__ = ["SnapshotKeeper"]
 
 _log = logging.getLogger("ahcollector.registry")
 
-_FORMAT = "ahcollector-registry"
+_FORMAT = "ah-registry"
 _VERSION = 1
 
 
-def encode(image: RegistryImage) -> bytes:
-    """Return the file's bytes."""
-    lines: list[dict[str, Any]] = [
+def encode(image: RegistryImage) -> list[bytes]:
+    """Return the file's lines."""
+    head = {"kind": "head", "format": _FORMAT, "version": _VERSION, "cursor": image.cursor}
+    agents = [
         {
+            "kind": "agent",
             "record": json.loads(entry.record.to_json()),
             "newest_version": entry.newest_version,
             "revoked_at": entry.revoked_at,
         }
         for entry in image.agents
     ]
-    lines += [
-        {"tombstone": token_hash, "agent_id": agent_id} for token_hash, agent_id in image.tombstones
+    tombstones = [
+        {"kind": "tombstone", "hash": token_hash, "agent_id": agent_id}
+        for token_hash, agent_id in image.tombstones
     ]
-    header = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "cursor": image.cursor,
-        "lines": len(lines),
-    }
-    return "".join(
-        json.dumps(line, sort_keys=True, separators=(",", ":")) + "\n" for line in [header, *lines]
-    ).encode()
+    return [seal(line) for line in (head, *agents, *tombstones)]
 
 
-def decode(data: bytes) -> RegistryImage:
-    """Return what the bytes say.
+def decode(data: bytes) -> tuple[RegistryImage, tuple[bytes, ...]]:
+    """Return the image of a file's bytes, and the damaged pieces.
 
     Raises:
-        ValueError: They are no snapshot of this version, or are cut.
+        SnapshotError: The file is of a version that this program does not know.
     """
-    try:
-        header, *lines = [json.loads(line) for line in data.decode().splitlines()]
-        if (header["format"], header["version"]) != (_FORMAT, _VERSION):
-            raise ValueError(f"is of format {header['format']!r} version {header['version']!r}")
-        if len(lines) != header["lines"]:
-            raise ValueError(f"has {len(lines)} lines instead of {header['lines']}")
-        agents = tuple(
-            AgentEntry(
-                record=AgentRecord.from_json(json.dumps(line["record"]).encode()),
-                newest_version=int(line["newest_version"]),
-                revoked_at=None if line["revoked_at"] is None else float(line["revoked_at"]),
-            )
-            for line in lines
-            if "record" in line
+    lines = read_sealed(data)
+    damaged = list(lines.damaged)
+    cursor: str | None = None
+    agents: list[AgentEntry] = []
+    tombstones: list[tuple[str, str]] = []
+    for line in lines.records:
+        try:
+            if line["kind"] == "head":
+                cursor = _cursor(line)
+            elif line["kind"] == "agent":
+                agents.append(_agent(line))
+            else:
+                tombstones.append((str(line["hash"]), str(line["agent_id"])))
+        except (KeyError, TypeError, ValueError):
+            damaged.append(seal(line).rstrip(b"\n"))
+    image = RegistryImage(
+        agents=tuple(agents),
+        tombstones=tuple(tombstones),
+        cursor="" if damaged or cursor is None else cursor,
+    )
+    return image, tuple(damaged)
+
+
+def _cursor(line: Mapping[str, Any]) -> str:
+    if line["format"] != _FORMAT or line["version"] != _VERSION:
+        raise SnapshotError(
+            f"the registry snapshot is {line['format']!r} version {line['version']!r}, this "
+            f"program reads {_FORMAT!r} version {_VERSION}: use the program that wrote it, or move "
+            "the file away to begin anew"
         )
-        tombstones = tuple(
-            (str(line["tombstone"]), str(line["agent_id"])) for line in lines if "tombstone" in line
-        )
-        return RegistryImage(agents=agents, tombstones=tombstones, cursor=str(header["cursor"]))
-    except (KeyError, TypeError, AttributeError, RecursionError, DecodeError) as error:
-        raise ValueError(f"cannot be read: {type(error).__name__} {error}") from error
+    return str(line["cursor"])
+
+
+def _agent(line: Mapping[str, Any]) -> AgentEntry:
+    revoked_at = line["revoked_at"]
+    return AgentEntry(
+        record=AgentRecord.from_json(json.dumps(line["record"]).encode()),
+        newest_version=int(line["newest_version"]),
+        revoked_at=None if revoked_at is None else float(revoked_at),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Loaded:
+    """What a file gave.
+
+    Attributes:
+        agents: Agents now in the registry.
+        damaged: Pieces that could not be read and were set aside.
+    """
+
+    agents: int
+    damaged: int
 
 
 class SnapshotKeeper:
@@ -97,7 +127,7 @@ class SnapshotKeeper:
 
     Args:
         registry: What is kept.
-        path: The file; its directory must exist.
+        path: The file; its directory is made, mode 0700, when it is missing.
         clock: Time.
         delay_seconds: How long after a change the file is written.
     """
@@ -116,29 +146,33 @@ class SnapshotKeeper:
         self._delay_seconds = delay_seconds
         self._saved = registry.changes
 
-    async def load(self) -> int:
-        """Fill the registry from the file and return how many agents it holds.
-
-        No file is an empty registry. A damaged one is set aside and reported, never deleted.
+    async def load(self) -> Loaded:
+        """Fill the registry from the file, before anything else uses it. No file: it stays empty.
 
         Raises:
-            SnapshotError: The file, or the place beside it, cannot be reached.
+            SnapshotError: The file, or the place beside it, cannot be reached, or it is of another
+                version.
         """
-        image = await anyio.to_thread.run_sync(self._read)
+        image, damaged = await anyio.to_thread.run_sync(self._read)
         if image is not None:
             self._registry.restore(image)
         self._saved = self._registry.changes
-        return 0 if image is None else len(image.agents)
+        if damaged:
+            _log.error(
+                "registry snapshot was damaged; what could not be read was set aside",
+                extra={"path": str(self._path), "pieces": damaged},
+            )
+        return Loaded(agents=0 if image is None else len(image.agents), damaged=damaged)
 
     async def save(self) -> None:
-        """Write what the registry holds now.
+        """Write what the registry holds now; durable on return.
 
         Raises:
             SnapshotError: It could not be written; the old file is whole.
         """
         changes = self._registry.changes
-        data = encode(self._registry.image())
-        await anyio.to_thread.run_sync(self._write, data)
+        image = self._registry.image()
+        await anyio.to_thread.run_sync(self._write, image)
         self._saved = changes
 
     async def run(self) -> None:
@@ -146,61 +180,37 @@ class SnapshotKeeper:
         try:
             while True:
                 await self._clock.sleep(self._delay_seconds)
-                if self._registry.changes != self._saved:
-                    await self._try_save()
+                await self._save_changes()
         finally:
             with anyio.CancelScope(shield=True):
-                if self._registry.changes != self._saved:
-                    await self._try_save()
+                await self._save_changes()
 
-    async def _try_save(self) -> None:
+    async def _save_changes(self) -> None:
+        if self._registry.changes == self._saved:
+            return
         try:
             await self.save()
         except SnapshotError as error:
-            _log.error("registry snapshot could not be written", extra={"error": str(error)})
+            _log.error("registry snapshot not written", extra={"error": str(error)})
 
-    def _read(self) -> RegistryImage | None:
+    def _read(self) -> tuple[RegistryImage | None, int]:
         try:
-            data = self._path.read_bytes()
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            image, damaged = decode(self._path.read_bytes())
+            if damaged:
+                set_aside(self._path.with_name(f"{self._path.name}.damaged"), damaged)
         except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise SnapshotError(f"cannot read {self._path}: {error}; check its owner") from error
-        try:
-            return decode(data)
-        except ValueError as error:
-            aside = self._set_aside()
-            _log.error(
-                "registry snapshot is damaged and was set aside; the registry begins empty",
-                extra={"path": str(self._path), "aside": str(aside), "error": str(error)},
-            )
-            return None
-
-    def _set_aside(self) -> Path:
-        number = 1
-        while (aside := self._path.with_name(f"{self._path.name}.damaged-{number}")).exists():
-            number += 1
-        try:
-            self._path.rename(aside)
-        except OSError as error:
-            raise SnapshotError(f"cannot set {self._path} aside: {error}") from error
-        return aside
-
-    def _write(self, data: bytes) -> None:
-        temporary = self._path.with_name(f"{self._path.name}.tmp")
-        try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with open(descriptor, "wb") as file:  # noqa: PTH123 - the mode is set by os.open
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._path)
-            directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            return None, 0
         except OSError as error:
             raise SnapshotError(
-                f"cannot write {self._path}: {error}; free space or fix the directory's owner"
+                f"cannot read {self._path}: {error}; fix its owner and mode"
+            ) from error
+        return image, len(damaged)
+
+    def _write(self, image: RegistryImage) -> None:
+        try:
+            replace_file(self._path, encode(image))
+        except OSError as error:
+            raise SnapshotError(
+                f"cannot write {self._path}: {error}; free space, or fix the directory's owner"
             ) from error

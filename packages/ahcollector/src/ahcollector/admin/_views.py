@@ -1,0 +1,91 @@
+"""How values are shown to operators: JSON objects, times in RFC 3339 UTC, never a whole hash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from ahcollector.outbox.base import OutboxStats
+from ahcollector.presence.base import AgentPresence, PresenceCounts
+from ahcollector.registry.base import AgentEntry, RegistryCounts
+
+__all__ = ["agent_view", "counts_view", "outbox_view", "points_view", "presence_view"]
+
+_HASH_CHARS = 8
+
+
+def _when(moment: datetime | float | None) -> str | None:
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime):
+        moment = datetime.fromtimestamp(moment, UTC)
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def agent_view(entry: AgentEntry) -> dict[str, Any]:
+    """Show an agent of the registry."""
+    record = entry.record
+    return {
+        "agent_id": record.agent_id,
+        "company_id": record.company_id,
+        "server_id": record.server_id,
+        "state": record.state.value,
+        "token_hash_prefix": record.token_hash[:_HASH_CHARS] if record.token_hash else None,
+        "expires_at": _when(record.expires_at),
+        "prev_token_expires_at": _when(record.prev_token_expires_at),
+        "version": record.version,
+        "newest_version": entry.newest_version,
+        "revoked_at": _when(entry.revoked_at),
+    }
+
+
+def presence_view(agent: AgentPresence) -> dict[str, Any]:
+    """Show when an agent was heard."""
+    return {
+        "agent_id": agent.agent.agent_id,
+        "company_id": agent.agent.company_id,
+        "server_id": agent.agent.server_id,
+        "state": agent.state.value,
+        "last_seen_at": _when(agent.last_seen),
+        "interval_seconds": agent.interval_seconds,
+        "deadline_at": _when(agent.deadline),
+        "down_since": _when(agent.down_since),
+    }
+
+
+def counts_view(
+    registry: RegistryCounts, presence: PresenceCounts, companies: Mapping[str, PresenceCounts]
+) -> dict[str, Any]:
+    """Show how many there are."""
+    return {
+        "registry": {
+            "active": registry.active,
+            "pending": registry.pending,
+            "revoked": registry.revoked,
+        },
+        "presence": {"agents": presence.agents, "down": presence.down},
+        "companies": {
+            company_id: {"agents": counts.agents, "down": counts.down}
+            for company_id, counts in sorted(companies.items())
+        },
+    }
+
+
+def points_view(
+    labels: tuple[tuple[str, str], ...], points: tuple[tuple[int, float], ...]
+) -> dict[str, Any]:
+    """Show a series; points are pairs of Unix milliseconds and value."""
+    return {"labels": dict(labels), "points": [list(point) for point in points]}
+
+
+def outbox_view(stats: OutboxStats) -> dict[str, Any]:
+    """Show the state of the outbox."""
+    return {
+        "depth": stats.depth,
+        "oldest_age_seconds": stats.oldest_age_seconds,
+        "dead": stats.dead,
+        "dead_bytes": stats.dead_bytes,
+        "dead_dropped": stats.dead_dropped,
+        "damaged_lines": stats.damaged_lines,
+    }
