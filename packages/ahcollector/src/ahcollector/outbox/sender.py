@@ -76,6 +76,10 @@ class OutboxSender:
     * Without the lease, nothing is sent. A fence refused by hub or outbox drops the lease and keeps
       every event.
 
+    * After an outage the backlog is not poured out: batches are spread at random over about
+      `backoff_max_seconds`, but at most `poll_seconds` apart, so that a hub that comes back to many
+      senders is not pushed over again.
+
     An event leaves the outbox only after the hub's answer, so it may be sent twice and never not.
 
     Args:
@@ -123,7 +127,10 @@ class OutboxSender:
         self._poll_seconds = poll_seconds
         self._backoff = Backoff(backoff_min_seconds, backoff_max_seconds, rng)
         self._retention_seconds = retention_seconds
+        self._backoff_max_seconds = backoff_max_seconds
+        self._rng = rng
         self._failing = False
+        self._pace_seconds = 0.0
 
     async def run(self) -> None:
         """Send until cancelled; then once more, for at most 3 seconds."""
@@ -152,16 +159,17 @@ class OutboxSender:
             return self._failed(counts, "fenced", None, str(error))
         except OutboxError as error:
             return self._failed(counts, "outbox", None, str(error))
-        if self._failing and counts["sent"]:
-            self._failing = False
-            _log.info("the hub takes events again")
         if counts["sent"] or counts["dead"]:
             self._backoff.reset()
         return SendRound(
-            sent=counts["sent"],
-            dead=counts["dead"],
-            wait_seconds=0.0 if more else self._poll_seconds,
+            sent=counts["sent"], dead=counts["dead"], wait_seconds=self._wait_after_success(more)
         )
+
+    def _wait_after_success(self, more: bool) -> float:
+        if not more:
+            self._pace_seconds = 0.0
+            return self._poll_seconds
+        return self._rng.uniform(0.0, 2 * self._pace_seconds)
 
     async def _turn(self, counts: Counter[str]) -> bool:
         """Do the work of a turn; return whether more is waiting."""
@@ -182,8 +190,13 @@ class OutboxSender:
             await self._send(events, fence, counts)
         except PermanentHubError as error:
             await self._send_each(events, fence, counts, error)
-        await self._tell_depth(self._clock.time())
-        return len(entries) == self._batch_max
+        depth = await self._tell_depth(self._clock.time())
+        if self._failing:
+            self._failing = False
+            _log.info("the hub answers again", extra={"depth": depth})
+            spread = self._backoff_max_seconds * self._batch_max / max(depth, 1)
+            self._pace_seconds = min(self._poll_seconds, spread)
+        return depth > 0
 
     async def _send(self, events: Sequence[Event], fence: int | None, counts: Counter[str]) -> None:
         reply = await self._hub.send_events(events, fence)
@@ -247,10 +260,11 @@ class OutboxSender:
             counts["dead"] += number
             self._metrics.inc(names.OUTBOX_DEAD_LETTER, number, reason=reason)
 
-    async def _tell_depth(self, now: float) -> None:
+    async def _tell_depth(self, now: float) -> int:
         stats = await self._outbox.stats(now)
         self._metrics.set(names.OUTBOX_DEPTH, stats.depth)
         self._metrics.set(names.OUTBOX_OLDEST_AGE, stats.oldest_age_seconds)
+        return stats.depth
 
     async def _drop_lease(self, newest: int | None) -> None:
         if self._lease is not None:

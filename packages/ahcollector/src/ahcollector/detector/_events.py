@@ -1,0 +1,61 @@
+"""A transition of presence as the event that the hub is told. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from ahcollector.presence.base import Transition, TransitionKind
+from ahwire import Event, EventType
+from ahwire.hub import EventSeverity
+
+__all__ = ["RULE_AGENT_DOWN", "SERIES_KEY_AGENT", "event_of", "moment"]
+
+RULE_AGENT_DOWN: Final = "agent_down"
+SERIES_KEY_AGENT: Final = "agent"
+
+
+def moment(unix_seconds: float) -> datetime:
+    """Return the aware UTC instant of Unix seconds, to the millisecond."""
+    return datetime.fromtimestamp(round(unix_seconds, 3), UTC)
+
+
+def event_of(transition: Transition) -> Event:
+    """Return the event of a transition: always the same one.
+
+    A down carries the label ``last_seen_at`` (absent for an agent that was never heard), an up
+    ``down_since`` and ``down_duration_s``, which is 0 when the clock went back meanwhile.
+    """
+    labels: dict[str, str | float]
+    duration_seconds: float | None = None
+    if transition.kind is TransitionKind.DOWN:
+        labels = {}
+        if transition.last_seen is not None:
+            # A contact can lie ahead when the clock stepped back since; no event says so.
+            seen = min(transition.last_seen, transition.occurred_at)
+            labels["last_seen_at"] = _text(seen)
+    else:
+        since = transition.occurred_at if transition.down_since is None else transition.down_since
+        duration_seconds = round(max(0.0, transition.occurred_at - since), 3)
+        labels = {"down_since": _text(since), "down_duration_s": duration_seconds}
+    down = transition.kind is TransitionKind.DOWN
+    return Event(
+        event_id=transition.event_id,
+        type=EventType.AGENT_DOWN if down else EventType.AGENT_UP,
+        seq=transition.seq,
+        occurred_at=moment(transition.occurred_at),
+        company_id=transition.agent.company_id,
+        server_id=transition.agent.server_id,
+        agent_id=transition.agent.agent_id,
+        rule_id=RULE_AGENT_DOWN,
+        series_key=SERIES_KEY_AGENT,
+        severity=EventSeverity.CRITICAL if down else EventSeverity.INFO,
+        duration_seconds=duration_seconds,
+        reason=transition.reason,
+        suppressed=False,
+        labels=labels,
+    )
+
+
+def _text(unix_seconds: float) -> str:
+    return moment(unix_seconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")
