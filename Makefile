@@ -21,7 +21,7 @@ demo-check: setup ## run the main job with a failure in the middle, check every 
 	@$(BIN)/ah-server demo --check
 
 test: setup ## run every gate and test
-	@$(BIN)/nox --no-error-on-external-run
+	@$(BIN)/nox
 
 setup: $(STAMP) ## build .venv with everything in it
 
