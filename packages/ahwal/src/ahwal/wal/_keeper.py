@@ -1,0 +1,224 @@
+"""Keeping the directory small and its checkpoint true.
+
+The laws this module keeps:
+
+- A segment is unlinked only when everything in it is done and the checkpoint that says so is safe.
+  While no checkpoint can be written, the newest segment that has records stays, so that no id is
+  given out twice, and the others go all the same: a full disk needs their room.
+- The checkpoint is safe before the journal loses the lines it makes superfluous.
+- Nothing here fails an operation whose own part is done: an append that is safe stays safe when
+  the checkpoint behind it cannot be written. What could not be written is tried again with the
+  next operation, and said once in the log.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from logging import Logger
+
+from ahwal.queue.base import DropReason
+from ahwal.wal import _checkpoint
+from ahwal.wal._index import Index, Spot
+from ahwal.wal._journal import JournalFile
+from ahwal.wal._limits import AgeClock, Limits, oldest_over_size
+from ahwal.wal._quarantine import Quarantine
+from ahwal.wal._segment import Segment
+from ahwal.wal._storage import Storage, replace_file
+from ahwal.wal._writer import SegmentWriter
+
+# When the journal is rewritten, for the sake of its size alone.
+_JOURNAL_BYTES_MAX = 64 * 1024
+# From so many acknowledgements on, a checkpoint is cheaper than the lines.
+_ACK_LINES_MAX = 256
+
+
+class Keeper:
+    """Acknowledgements, limits, checkpoint and the end of segments.
+
+    Attributes:
+        dropped: `DropReason` to how many entries were given up.
+    """
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        index: Index,
+        journal: JournalFile,
+        quarantine: Quarantine,
+        writer: SegmentWriter,
+        limits: Limits,
+        clock: AgeClock,
+        saved_watermark: int | None,
+        logger: Logger,
+    ) -> None:
+        self._storage = storage
+        self._index = index
+        self._journal = journal
+        self._quarantine = quarantine
+        self._writer = writer
+        self._limits = limits
+        self._clock = clock
+        self._logger = logger
+        self._saved_watermark = saved_watermark
+        self._reserved_id = 0
+        self._pending = False
+        self._correct = True
+        self._warned = False
+        self.dropped: Counter[str] = Counter()
+
+    @property
+    def used_bytes(self) -> int:
+        """What counts against the limit."""
+        return self._index.segment_bytes + self._quarantine.bytes + self._journal.size_bytes
+
+    def room_bytes(self) -> int:
+        """What may still be written before the limit is passed."""
+        return -self._limits.excess_bytes(self.used_bytes)
+
+    def distrust_checkpoint(self, named_id: int) -> None:
+        """The checkpoint on disk is wrong: replace it before anything else changes.
+
+        Args:
+            named_id: The id it names. It may have been given out, so it is not given out again.
+        """
+        self._correct = False
+        self._reserved_id = named_id
+
+    def require_correct_checkpoint(self) -> None:
+        """Return only when a wrong checkpoint can no longer come to be believed.
+
+        Raises:
+            OSError: It could not be replaced.
+        """
+        if not self._correct:
+            self._save()
+
+    def settle_later(self) -> None:
+        """Something on disk is superfluous or half done: rewrite with the next operation."""
+        self._pending = True
+
+    def acknowledge(self, record_ids: Sequence[int]) -> None:
+        """Note on disk that records are done, which they are in the index already."""
+        if len(record_ids) > _ACK_LINES_MAX or not self._journal.whole:
+            self._pending = True
+        elif record_ids and not self._pending:
+            self._attempt(lambda: self._acknowledge(record_ids))
+
+    def give_up(self, spots: Iterable[Spot], reason: DropReason) -> None:
+        """Drop entries and count them; the caller logs."""
+        ids = [spot.id for spot in spots if self._index.mark_done(spot.id)]
+        self.dropped[reason] += len(ids)
+        self.acknowledge(ids)
+
+    def enforce(self) -> None:
+        """Give up what is over the limits, age first, then size; then tidy."""
+        before = self.dropped.copy()
+        self.expire()
+        excess = self._limits.excess_bytes(self.used_bytes)
+        if excess > 0:
+            for segment in oldest_over_size(self._index.segments, excess):
+                for record_id in segment.live_ids():
+                    self._index.mark_done(record_id)
+                    self.dropped[DropReason.SIZE] += 1
+                self._pending = True
+        self.tidy()
+        self._log_drops(before)
+
+    def expire(self) -> bool:
+        """Give up what is too old, from the oldest to the first that is not."""
+        if self._limits.max_age_seconds is None:
+            return False
+        oldest_ms = self._clock.unix_ms() - self._limits.max_age_seconds * 1000
+        expired: list[int] = []
+        while (spot := self._index.first()) is not None and spot.unix_ms < oldest_ms:
+            self._index.mark_done(spot.id)
+            expired.append(spot.id)
+        self.dropped[DropReason.AGE] += len(expired)
+        self.acknowledge(expired)
+        return bool(expired)
+
+    def tidy(self) -> None:
+        """Take away what is finished, when there is something."""
+        current = self._writer.segment
+        finished = self._index.dead - {current} if current else self._index.dead
+        too_long = self._journal.size_bytes > _JOURNAL_BYTES_MAX
+        if self._pending or too_long or finished - {self._protected()}:
+            self.settle()
+
+    def settle(self) -> None:
+        """Bring the disk to what the index says, as far as it lets us."""
+        self._pending = not self._attempt(self._save)
+        self._unlink_finished()
+
+    def _save(self) -> None:
+        """Write checkpoint and journal."""
+        watermark = self._index.watermark(self._writer.next_id)
+        acks, puts = self._index.journal_lines(watermark)
+        if self._reserved_id > max(watermark, self._index.largest_id):
+            acks = [*acks, self._reserved_id]
+            # Safe before the checkpoint that said so is replaced.
+            self._journal.rewrite(acks, puts)
+        if watermark != self._saved_watermark:
+            self._saved_watermark = None
+            replace_file(self._storage, _checkpoint.NAME, _checkpoint.encode(watermark))
+            self._saved_watermark = watermark
+        self._correct = True
+        self._journal.rewrite(acks, puts)
+
+    def _acknowledge(self, record_ids: Sequence[int]) -> None:
+        self.require_correct_checkpoint()
+        self._journal.ack(record_ids)
+
+    def _protected(self) -> Segment | None:
+        """The newest segment with records: it says which ids were given out."""
+        return next((s for s in reversed(self._index.segments) if len(s)), None)
+
+    def _unlink_finished(self) -> None:
+        kept = {self._writer.segment, self._protected()}
+        going = [s for s in self._index.segments if s in self._index.dead and s not in kept]
+        for segment in going:
+            if self._attempt(lambda segment=segment: self._unlink(segment)):  # type: ignore[misc]
+                self._index.drop_segment(segment)
+            else:
+                self._pending = True
+
+    def _unlink(self, segment: Segment) -> None:
+        if segment.damage:
+            file = self._storage.open_read(segment.name)
+            try:
+                for offset, size in segment.damage:
+                    self._quarantine.keep_damage(segment.name, file, offset, size)
+            finally:
+                file.close()
+            segment.damage.clear()
+        try:
+            self._storage.unlink(segment.name)
+        except FileNotFoundError:
+            self._logger.warning(
+                "a finished segment of the WAL was gone already", extra={"segment": segment.name}
+            )
+
+    def _attempt(self, action: Callable[[], None]) -> bool:
+        """Whether the disk let it happen. The first refusal in a row is logged."""
+        try:
+            action()
+        except OSError as error:
+            self._pending = True
+            if not self._warned:
+                self._warned = True
+                self._logger.warning(
+                    "the WAL cannot note what is done; it tries again, and after a restart "
+                    "some batches may be sent a second time",
+                    extra={"error": str(error)},
+                )
+            return False
+        self._warned = False
+        return True
+
+    def _log_drops(self, before: Counter[str]) -> None:
+        gone = self.dropped - before
+        if gone:
+            self._logger.warning(
+                "the WAL gave up its oldest batches",
+                extra={"dropped": dict(gone), "batches_left": self._index.live},
+            )

@@ -1,0 +1,92 @@
+"""One process a directory.
+
+The file `lock` holds the holder's process id in decimal and a newline. What counts is not the file
+but the `flock` on it, which the system gives back when the holder dies, however it dies; the file
+is never unlinked, because a second process could then lock a file that no longer has a name.
+
+A child made by `fork` shares the holder's lock without wanting it: its copy of the descriptor is
+closed, and never unlocked, which would unlock it for the parent too. So the parent keeps the lock,
+and a child that sleeps on after the parent's death does not keep it.
+"""
+
+import fcntl
+import functools
+import os
+import time
+import weakref
+from pathlib import Path
+
+from ahwal.errors import WALLockedError
+
+_PID_BYTES_MAX = 20
+_READ_ATTEMPTS = 5
+_READ_PAUSE_SECONDS = 0.01
+
+
+class DirectoryLock:
+    """A held lock; making one takes it."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the lock.
+
+        Raises:
+            WALLockedError: Somebody else has it.
+            OSError: The file cannot be opened or locked.
+        """
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            pid = _read_holder(self._descriptor)
+            os.close(self._descriptor)
+            raise WALLockedError(
+                f"{path.parent} is in use by {f'process {pid}' if pid else 'another process'}: "
+                "stop it, or give this one a directory of its own",
+                pid=pid,
+            ) from error
+        except OSError:
+            os.close(self._descriptor)
+            raise
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        _held().add(self)
+
+    def release(self) -> None:
+        """Give the lock back; may be repeated."""
+        if self._descriptor >= 0:
+            # Said aloud, so that a copy in a child that no hook has reached does not keep it.
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        self.forget()
+
+    def forget(self) -> None:
+        """Close this process's copy without giving the lock back."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _read_holder(descriptor: int) -> int | None:
+    # The holder writes its id right after it got the lock, so for a moment there may be none.
+    for _ in range(_READ_ATTEMPTS):
+        text = os.pread(descriptor, _PID_BYTES_MAX, 0).strip()
+        if text.isdigit():
+            return int(text)
+        time.sleep(_READ_PAUSE_SECONDS)
+    return None
+
+
+@functools.cache
+def _held() -> "weakref.WeakSet[DirectoryLock]":
+    """The locks of this process; made, and the hook for `fork` set, with the first of them.
+
+    The hook cannot be taken back and belongs to the process, so this cannot belong to a smaller
+    thing.
+    """
+    held: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
+
+    def close_copies() -> None:
+        for lock in list(held):
+            lock.forget()
+
+    os.register_at_fork(after_in_child=close_copies)
+    return held

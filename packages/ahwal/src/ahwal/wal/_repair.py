@@ -1,0 +1,77 @@
+"""Making a directory fit to be written to, after `examine` has said what is in it."""
+
+from logging import Logger
+
+from ahwal.wal import _checkpoint, _journal
+from ahwal.wal._quarantine import Quarantine
+from ahwal.wal._recovery import FORMAT, FORMAT_NAME
+from ahwal.wal._scan import is_zeros
+from ahwal.wal._segment import Segment
+from ahwal.wal._storage import Storage, replace_file
+
+_REPLACED = (FORMAT_NAME, _checkpoint.NAME, _journal.NAME)
+
+
+def prepare_directory(storage: Storage, logger: Logger, *, has_format: bool) -> None:
+    """Clear away what stands where our files must be, and write the format.
+
+    Raises:
+        OSError: The directory cannot be written; an append would fail too.
+    """
+    names = set(storage.list())
+    for name in _REPLACED:
+        if name + ".tmp" in names:
+            storage.unlink(name + ".tmp")
+        if name in names and storage.size(name) is None:
+            aside = next(
+                other for n in range(len(names) + 1) if (other := f"{name}.aside-{n}") not in names
+            )
+            storage.rename(name, aside)
+            logger.warning(
+                "something that is no file stood in the place of a file of the WAL",
+                extra={"file": name, "moved_to": aside},
+            )
+    if not has_format:
+        replace_file(storage, FORMAT_NAME, FORMAT)
+
+
+def settle_last_segment(
+    storage: Storage, quarantine: Quarantine, segment: Segment, logger: Logger
+) -> bool:
+    """Make the last segment fit to be added to, and what is in it safe.
+
+    A process that was killed may have left records that are written and not synced: they were read
+    and may be acknowledged, so they must not vanish any more. A damaged tail is cut off, having
+    been set aside when it is not zeros; when there is no room to set it aside it stays, and the
+    segment gets no more records.
+
+    Returns:
+        Whether records may be added to it.
+
+    Raises:
+        OSError: It cannot be synced.
+    """
+    file = storage.open(segment.name)
+    try:
+        clean = True
+        if segment.damage:
+            offset, size = segment.damage[-1]
+            if offset + size == segment.size_bytes:
+                try:
+                    if not is_zeros(file, offset, size):
+                        quarantine.keep_damage(segment.name, file, offset, size)
+                    file.truncate(offset)
+                except OSError as error:
+                    clean = False
+                    logger.warning(
+                        "the damaged end of a segment of the WAL could not be set aside and stays",
+                        extra={"segment": segment.name, "bytes": size, "error": str(error)},
+                    )
+                else:
+                    segment.damage.pop()
+                    segment.size_bytes = offset
+        file.datasync()
+    finally:
+        file.close()
+    storage.sync_directory()
+    return clean and len(segment) > 0

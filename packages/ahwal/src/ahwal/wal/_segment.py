@@ -1,0 +1,138 @@
+"""A segment: one file of records, named `%016x.seg` by the id of its first record.
+
+In memory it is an index of where its records are, in flat arrays: some 30 bytes a record, whatever
+the size of its payload.
+"""
+
+import re
+from array import array
+from bisect import bisect_left
+
+from ahwal.wal._record import HEADER_BYTES, ID_MAX
+
+_NAME = re.compile(r"[0-9a-f]{16}\.seg")
+
+
+def segment_name(first_id: int) -> str:
+    """The name of the segment that begins with this id."""
+    return f"{first_id:016x}.seg"
+
+
+def first_id_of(name: str) -> int | None:
+    """The id in a segment's name; None when it is no segment's name."""
+    if not _NAME.fullmatch(name):
+        return None
+    first_id = int(name[:16], 16)
+    return first_id if first_id <= ID_MAX else None
+
+
+class Segment:
+    """Where the records of one file are, and which of them are done.
+
+    Attributes:
+        name: The file's name.
+        size_bytes: Of the file.
+        live: How many records are not done.
+        damage: Ranges of the file, (offset, size), in which nothing valid was found.
+    """
+
+    __slots__ = (
+        "_done",
+        "_first_live",
+        "_ids",
+        "_offsets",
+        "_payload_bytes",
+        "_times",
+        "damage",
+        "live",
+        "name",
+        "size_bytes",
+    )
+
+    def __init__(self, name: str, size_bytes: int = 0) -> None:
+        self.name = name
+        self.size_bytes = size_bytes
+        self.live = 0
+        self.damage: list[tuple[int, int]] = []
+        self._ids = array("Q")
+        self._offsets = array("Q")
+        self._payload_bytes = array("I")
+        self._times = array("q")
+        self._done = bytearray()
+        self._first_live = 0
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def last_id(self) -> int:
+        """The largest id in it; 0 when it has no record."""
+        return self._ids[-1] if self._ids else 0
+
+    def add(self, record_id: int, offset: int, payload_bytes: int, unix_ms: int) -> None:
+        """Take up the next record, whose id is larger than all before."""
+        self._ids.append(record_id)
+        self._offsets.append(offset)
+        self._payload_bytes.append(payload_bytes)
+        self._times.append(unix_ms)
+        self._done.append(0)
+        self.live += 1
+
+    def add_record(self, record_id: int, size_bytes: int, unix_ms: int) -> None:
+        """Take up a whole record that was just written to the end of the file."""
+        self.add(record_id, self.size_bytes, size_bytes - HEADER_BYTES, unix_ms)
+        self.size_bytes += size_bytes
+
+    def position(self, record_id: int) -> int | None:
+        """Where in the index an id is; None when it is not in this segment."""
+        position = bisect_left(self._ids, record_id)
+        if position < len(self._ids) and self._ids[position] == record_id:
+            return position
+        return None
+
+    def record_id(self, position: int) -> int:
+        """The id at a position of the index."""
+        return self._ids[position]
+
+    def unix_ms(self, position: int) -> int:
+        """The time at a position of the index."""
+        return self._times[position]
+
+    def extent(self, position: int) -> tuple[int, int]:
+        """Offset and size in the file of the whole record at a position of the index."""
+        return self._offsets[position], HEADER_BYTES + self._payload_bytes[position]
+
+    def is_done(self, position: int) -> bool:
+        """Whether the record at a position of the index is done."""
+        return bool(self._done[position])
+
+    def mark_done(self, position: int) -> None:
+        """The record at a position of the index is done, if it was not already."""
+        if not self._done[position]:
+            self._done[position] = 1
+            self.live -= 1
+
+    def next_live(self, position: int = 0) -> int | None:
+        """The first position at or after `position` whose record is not done."""
+        if not self.live:
+            return None
+        # The prefix that is done only grows, so it is looked at once.
+        start = max(position, self._first_live)
+        found = self._done.find(0, start)
+        if position <= self._first_live:
+            self._first_live = len(self._done) if found < 0 else found
+        return None if found < 0 else found
+
+    def done_ids(self) -> list[int]:
+        """The ids of the records that are done."""
+        return [record_id for record_id, done in zip(self._ids, self._done, strict=True) if done]
+
+    def live_ids(self) -> list[int]:
+        """The ids of the records that are not done."""
+        return [
+            record_id for record_id, done in zip(self._ids, self._done, strict=True) if not done
+        ]
+
+    def newest_unix_ms(self) -> int | None:
+        """The largest time of its records; None when it has none."""
+        return max(self._times, default=None)

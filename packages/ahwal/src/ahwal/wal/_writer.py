@@ -1,0 +1,195 @@
+"""Adding records to the last segment.
+
+The law this module keeps: an id is used for one record only, from the moment a write was tried. A
+record whose write or sync failed may be on the medium all the same; if its id were given out again,
+the later record would look like a repetition and be skipped by recovery.
+"""
+
+from collections.abc import Callable, Sequence
+from logging import Logger
+
+import attrs
+
+from ahwal.wal._index import Index
+from ahwal.wal._quarantine import Quarantine
+from ahwal.wal._record import HEADER_BYTES, encode
+from ahwal.wal._segment import Segment, segment_name
+from ahwal.wal._storage import File, Storage, write_all
+
+# One write call takes at most so much, so that a group does not need the memory of all of it twice.
+_CHUNK_BYTES_MAX = 4 * 1024 * 1024
+
+
+@attrs.frozen
+class NewRecord:
+    """A record that has no id yet.
+
+    Attributes:
+        payload: Deflated.
+        unix_ms: Its time.
+    """
+
+    payload: bytes
+    unix_ms: int
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes on disk."""
+        return HEADER_BYTES + len(self.payload)
+
+
+class SegmentWriter:
+    """Writes records, in chunks of one write and one sync.
+
+    Attributes:
+        next_id: The id of the next record.
+    """
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        index: Index,
+        quarantine: Quarantine,
+        segment_bytes: int,
+        next_id: int,
+        logger: Logger,
+    ) -> None:
+        self._storage = storage
+        self._index = index
+        self._quarantine = quarantine
+        self._segment_bytes = segment_bytes
+        self._logger = logger
+        self._segment: Segment | None = None
+        self._file: File | None = None
+        self.next_id = next_id
+
+    @property
+    def segment(self) -> Segment | None:
+        """The segment that is being added to, None when the next record starts one."""
+        return self._segment
+
+    def resume(self, segment: Segment) -> None:
+        """Go on in a segment that is there, which must be the last and whole."""
+        self._segment = segment
+
+    def write(
+        self,
+        records: Sequence[NewRecord],
+        *,
+        room_bytes: Callable[[], int],
+        after_chunk: Callable[[], None],
+    ) -> list[int]:
+        """Write all records, in order, and return when they are safe.
+
+        Args:
+            records: At least one.
+            room_bytes: What may still be written before the WAL is full. The record that uses it
+                up ends its chunk.
+            after_chunk: Called when a chunk is safe and more is to come.
+
+        Returns:
+            Their ids, increasing and contiguous.
+
+        Raises:
+            OSError: None of them is in the queue.
+        """
+        ids: list[int] = []
+        try:
+            while True:
+                chunk = self._next_chunk(records[len(ids) :], room_bytes())
+                ids += self._write_chunk(chunk)
+                if len(ids) == len(records):
+                    return ids
+                after_chunk()
+        except BaseException:
+            for record_id in ids:
+                self._index.mark_done(record_id)
+            raise
+
+    def close(self) -> None:
+        """Add no more to the current segment; the next record starts another."""
+        self._segment = None
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _next_chunk(self, records: Sequence[NewRecord], room: int) -> Sequence[NewRecord]:
+        """The records that go into the current segment with the next write; at least one."""
+        used = self._segment.size_bytes if self._segment else 0
+        if used and used + records[0].size_bytes > self._segment_bytes:
+            self.close()
+            used = 0
+        size = 0
+        for count, record in enumerate(records):
+            full = used + size + record.size_bytes > self._segment_bytes
+            if count and (full or size >= min(room, _CHUNK_BYTES_MAX)):
+                return records[:count]
+            size += record.size_bytes
+        return records
+
+    def _write_chunk(self, chunk: Sequence[NewRecord]) -> list[int]:
+        first_id = self.next_id
+        segment, file = self._open(first_id)
+        self.next_id += len(chunk)
+        encoded = [
+            encode(first_id + n, record.unix_ms, record.payload) for n, record in enumerate(chunk)
+        ]
+        self._write_and_sync(file, b"".join(encoded), segment.size_bytes)
+        for n, (record, data) in enumerate(zip(chunk, encoded, strict=True)):
+            self._index.add(segment, first_id + n, len(data), record.unix_ms)
+        return list(range(first_id, first_id + len(chunk)))
+
+    def _write_and_sync(self, file: File, data: bytes, old_size: int) -> None:
+        # A segment in an unknown state, or whose sync failed, is not trusted any more: after a
+        # failed sync the system may have dropped what it could not write and call it clean.
+        trusted = False
+        try:
+            try:
+                write_all(file, data)
+            except OSError:
+                file.truncate(old_size)
+                trusted = old_size > 0
+                raise
+            try:
+                file.datasync()
+            except OSError:
+                file.truncate(old_size)
+                raise
+            trusted = True
+        finally:
+            if not trusted:
+                self.close()
+
+    def _open(self, first_id: int) -> tuple[Segment, File]:
+        if self._segment is None:
+            name = segment_name(first_id)
+            file = self._create(name)
+            try:
+                self._storage.sync_directory()
+            except OSError:
+                file.close()
+                self._storage.unlink(name)
+                raise
+            self._file, self._segment = file, Segment(name)
+            self._index.add_segment(self._segment)
+        elif self._file is None:
+            self._file = self._storage.open(self._segment.name)
+        assert self._file is not None
+        return self._segment, self._file
+
+    def _create(self, name: str) -> File:
+        try:
+            return self._storage.create(name)
+        except FileExistsError:
+            # A segment whose records were all damaged does not keep its ids.
+            if self._storage.size(name) == 0:
+                self._storage.unlink(name)
+            else:
+                self._quarantine.take_file(name, self._storage.size(name) or 0)
+            self._logger.warning(
+                "a file stood in the place of a new segment of the WAL and was set aside",
+                extra={"segment": name},
+            )
+            self._index.forget_name(name)
+            return self._storage.create(name)
