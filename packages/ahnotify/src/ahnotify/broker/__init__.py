@@ -1,0 +1,1 @@
+"""Messages between zones: the protocol in `base`, the embedded one in `sql`."""

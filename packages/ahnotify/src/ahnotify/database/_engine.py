@@ -1,0 +1,171 @@
+"""One database: connections, transactions, and the errors of its drivers in our words."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import anyio
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from ahnotify.errors import ConfigurationError, DatabaseUnavailableError
+
+_BEGIN: Final = "ahnotify_begin"
+_BUSY_TIMEOUT_MS: Final = 10_000
+
+
+def async_url(url: str) -> sa.URL:
+    """`sqlite:///file` or `postgresql://…` with the asynchronous driver named.
+
+    Raises:
+        ConfigurationError: The URL is no URL, names another database, or an in-memory one.
+    """
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError as error:
+        # The text of a URL can hold a password, so it is not repeated.
+        raise ConfigurationError(
+            "the database URL cannot be read; give sqlite:///path or postgresql://user@host/name"
+        ) from error
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        if parsed.database in (None, "", ":memory:"):
+            raise ConfigurationError(
+                "an in-memory database would lose every notification; give sqlite:///path"
+            )
+        return parsed.set(drivername="sqlite+aiosqlite")
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+asyncpg")
+    raise ConfigurationError(f"database {backend!r} is not supported; use sqlite or postgresql")
+
+
+class Database:
+    """The notification database.
+
+    Transactions are shielded from cancellation: a cancelled task ends before its transaction began or
+    after it ended, never in the middle of a driver's call. They are short; no network call is made
+    inside one.
+
+    On SQLite: WAL journal, `synchronous=FULL` (a commit that returned survives a power loss), and
+    writers begin IMMEDIATE, one at a time in this process and in turn with other processes.
+    """
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._is_sqlite = engine.dialect.name == "sqlite"
+        # Waiting here is fair and cheap; waiting inside SQLite is polling.
+        self._writer = anyio.Lock() if self._is_sqlite else None
+
+    @classmethod
+    def open(cls, url: str, *, connections_max: int = 8) -> Database:
+        """A database at `url`; nothing is connected before the first transaction.
+
+        Args:
+            url: `sqlite:///relative`, `sqlite:////absolute` or `postgresql://user@host/name`.
+            connections_max: Open connections at most.
+
+        Raises:
+            ConfigurationError: The URL is not one of these.
+        """
+        parsed = async_url(url)
+        engine = create_async_engine(parsed, pool_size=connections_max, max_overflow=0)
+        if engine.dialect.name == "sqlite":
+            sa.event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+            sa.event.listen(engine.sync_engine, "begin", _begin_sqlite)
+        return cls(engine)
+
+    @property
+    def dialect_name(self) -> str:
+        """`sqlite` or `postgresql`."""
+        return self._engine.dialect.name
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that only reads: one snapshot, blocks no writer.
+
+        Raises:
+            DatabaseUnavailableError: The database did not answer.
+        """
+        async with self._transaction("BEGIN") as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that may write; committed, durably, when the block ends without an error.
+
+        Raises:
+            DatabaseUnavailableError: The database did not answer or stayed locked; nothing is committed
+                unless the connection was lost during COMMIT itself.
+        """
+        if self._writer is None:
+            async with self._transaction("BEGIN") as connection:
+                yield connection
+            return
+        async with self._writer, self._transaction("BEGIN IMMEDIATE") as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _transaction(self, begin: str) -> AsyncIterator[AsyncConnection]:
+        await anyio.lowlevel.checkpoint()
+        with anyio.CancelScope(shield=True):
+            try:
+                async with self._engine.connect() as plain:
+                    connection = await plain.execution_options(**{_BEGIN: begin})
+                    async with connection.begin():
+                        yield connection
+            except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError) as error:
+                raise DatabaseUnavailableError(
+                    f"the {self.dialect_name} database did not answer: {_cause(error)}; "
+                    "it is tried again"
+                ) from error
+            except OSError as error:
+                raise DatabaseUnavailableError(
+                    f"the {self.dialect_name} database cannot be reached: {error.strerror}; "
+                    "it is tried again"
+                ) from error
+
+    async def check(self) -> None:
+        """Reach the database and see that its schema is there.
+
+        Raises:
+            DatabaseUnavailableError: It cannot be reached.
+            ConfigurationError: It was never migrated.
+        """
+        async with self.read() as connection:
+            there = await connection.run_sync(lambda sync: sa.inspect(sync).has_table("tenants"))
+        if not there:
+            raise ConfigurationError("the notification database has no tables yet; run migrate")
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        with anyio.CancelScope(shield=True):
+            await self._engine.dispose()
+
+
+def _cause(error: sa.exc.SQLAlchemyError) -> str:
+    """The driver's own words, without the statement and its values."""
+    original = getattr(error, "orig", None)
+    return (
+        str(original) if isinstance(original, sqlite3.Error) else type(original or error).__name__
+    )
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # The driver must not begin transactions on its own, or BEGIN IMMEDIATE comes too late.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in (
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+        f"busy_timeout = {_BUSY_TIMEOUT_MS}",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))

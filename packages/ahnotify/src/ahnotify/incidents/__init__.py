@@ -1,0 +1,1 @@
+"""Where incidents are kept: the protocol in `base`, one machine's store in `sql`."""

@@ -1,0 +1,1 @@
+"""What takes messages to people: the protocol in `base`, one file a channel."""

@@ -1,0 +1,265 @@
+"""E-mail by SMTP.
+
+One message to one recipient in one SMTP transaction, so that a refusal belongs to exactly one person.
+TLS is required unless the settings say `plain`. The steps of the dialogue decide what a failure means:
+everything before DATA is known not to be delivered; a connection that ends in DATA is unknown.
+
+Header fields are built without the standard library's structured parser, which decodes encoded words
+inside a subject and lets a line break out of them: every value is either printable ASCII without `=?`
+or one encoded word sequence over the whole value.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from datetime import UTC, datetime
+from email.header import Header
+from email.message import Message
+from email.mime.multipart import MIMEMultipart
+from email.mime.text import MIMEText
+from email.utils import format_datetime
+from typing import Final
+
+import aiosmtplib
+import anyio
+import attrs
+
+from ahnotify.clock import SystemClock
+from ahnotify.errors import (
+    ConfigurationError,
+    PermanentProviderError,
+    TemporaryProviderError,
+    UnknownOutcomeError,
+)
+from ahnotify.providers.base import OutgoingMessage, ProviderResult, TargetContact
+from ahwire import Clock
+
+__all__ = ["EmailProvider", "EmailSettings", "is_address"]
+
+_SUBJECT_CHARS_MAX: Final = 200
+_ANSWER_CHARS_MAX: Final = 200
+#: Printable ASCII on both sides of one @; what SMTP needs quoting for is refused, as are international
+#: local parts. RFC 5321 4.5.3.1 has the lengths.
+_ADDRESS: Final = re.compile(
+    r"(?=[^@]{1,64}@)[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
+    r"@(?=.{1,253}\Z)[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+    r"(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*"
+)
+#: Controls, and the characters that some program takes for the end of a line.
+_BREAKS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_PLAIN_HEADER: Final = re.compile(r"[\x20-\x7e]*")
+
+
+def is_address(text: str) -> bool:
+    """Whether `text` is an address that can be mailed to (ASCII, no display name, no quoting)."""
+    return _ADDRESS.fullmatch(text) is not None
+
+
+@attrs.frozen(kw_only=True)
+class EmailSettings:
+    """How to reach the mail server.
+
+    Attributes:
+        host: The server.
+        port: Its port; 587 for STARTTLS, 465 for TLS from the start.
+        tls: `starttls`, `tls` (from the start), or `plain`: no TLS at all, only for a server on this machine.
+        sender: The address in From and in the envelope.
+        sender_name: The name beside it.
+        username: For AUTH, else None. Never sent without TLS.
+        password: For AUTH.
+        local_hostname: What we call ourselves in EHLO, else the machine's name.
+        message_id_domain: The right side of Message-ID; the sender's domain by default.
+        timeout_seconds: For each step of the dialogue.
+        ca_file: Certificates to trust instead of the system's.
+    """
+
+    host: str
+    port: int = 587
+    tls: str = "starttls"
+    sender: str
+    sender_name: str = "Access Hub"
+    username: str | None = None
+    password: str | None = attrs.field(default=None, repr=False)
+    local_hostname: str | None = None
+    message_id_domain: str | None = None
+    timeout_seconds: float = 10
+    ca_file: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.tls not in ("starttls", "tls", "plain"):
+            raise ConfigurationError(
+                f"email tls is {self.tls!r}; give starttls, tls, or plain for a server on this machine"
+            )
+        if not is_address(self.sender):
+            raise ConfigurationError(
+                f"email sender {self.sender!r} is not an address; give name@domain"
+            )
+        if self.tls == "plain" and self.username is not None:
+            raise ConfigurationError("email username needs TLS; give tls = starttls or tls")
+
+
+class EmailProvider:
+    """A `Provider` on SMTP."""
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+
+    async def send(
+        self, message: OutgoingMessage, contact: TargetContact, settings: EmailSettings
+    ) -> ProviderResult:
+        """See `Provider.send`. The provider_message_id is the Message-ID."""
+        if not is_address(contact.address):
+            raise PermanentProviderError("bad_address", "the contact is not an e-mail address")
+        message_id = self._message_id(message, settings)
+        mail = build_mail(
+            message,
+            recipient=contact.address,
+            settings=settings,
+            message_id=message_id,
+            date=datetime.fromtimestamp(self._clock.time(), tz=UTC),
+        )
+        client = self._client(settings)
+        try:
+            await self._open(client, settings)
+            await self._envelope(client, settings.sender, contact.address)
+            answer = await self._data(client, mail.as_bytes(), message_id)
+            await self._quit(client)
+        finally:
+            # Never left to the garbage collector, however the dialogue ended.
+            client.close()
+        return ProviderResult(provider_message_id=message_id, answer=answer)
+
+    @staticmethod
+    def _message_id(message: OutgoingMessage, settings: EmailSettings) -> str:
+        domain = settings.message_id_domain or settings.sender.rpartition("@")[2]
+        return f"<{message.reference}@{domain}>"
+
+    @staticmethod
+    def _client(settings: EmailSettings) -> aiosmtplib.SMTP:
+        context = None
+        if settings.tls != "plain":
+            context = ssl.create_default_context(cafile=settings.ca_file)
+        return aiosmtplib.SMTP(
+            hostname=settings.host,
+            port=settings.port,
+            use_tls=settings.tls == "tls",
+            # False for the other two: STARTTLS is our own step, so that its absence has its own name.
+            start_tls=False,
+            tls_context=context,
+            local_hostname=settings.local_hostname,
+            timeout=settings.timeout_seconds,
+        )
+
+    async def _open(self, client: aiosmtplib.SMTP, settings: EmailSettings) -> None:
+        try:
+            await client.connect()
+            await client.ehlo()
+            if settings.tls == "starttls":
+                if not client.supports_extension("starttls"):
+                    raise PermanentProviderError(
+                        "tls_unavailable",
+                        "the mail server offers no STARTTLS; nothing was sent in clear",
+                    )
+                await client.starttls()
+                await client.ehlo()
+            if settings.username is not None:
+                await client.login(settings.username, settings.password or "")
+        except aiosmtplib.SMTPAuthenticationError as error:
+            raise _refusal("auth", error.code, "the mail server refused the login") from error
+        except aiosmtplib.SMTPResponseException as error:
+            raise _refusal("connect", error.code, error.message) from error
+        except ssl.SSLCertVerificationError as error:
+            raise TemporaryProviderError("tls_certificate", error.verify_message) from error
+        except (aiosmtplib.SMTPException, OSError) as error:
+            # No word of the message was said yet, so a later attempt is safe.
+            raise TemporaryProviderError("connect", type(error).__name__) from error
+
+    @staticmethod
+    async def _envelope(client: aiosmtplib.SMTP, sender: str, recipient: str) -> None:
+        try:
+            await client.mail(sender)
+            await client.rcpt(recipient)
+        except aiosmtplib.SMTPRecipientRefused as error:
+            raise _refusal("recipient", error.code, error.message) from error
+        except aiosmtplib.SMTPResponseException as error:
+            raise _refusal("envelope", error.code, error.message) from error
+        except (aiosmtplib.SMTPException, OSError) as error:
+            raise TemporaryProviderError("envelope", type(error).__name__) from error
+
+    @staticmethod
+    async def _data(client: aiosmtplib.SMTP, body: bytes, message_id: str) -> str:
+        try:
+            response = await client.data(body)
+        except aiosmtplib.SMTPResponseException as error:
+            # An answer is an answer: the server says that it did not take the message.
+            raise _refusal("data", error.code, error.message) from error
+        except (aiosmtplib.SMTPException, OSError) as error:
+            raise UnknownOutcomeError(
+                "data_lost",
+                f"{type(error).__name__} after DATA began; the server may have taken the message",
+                reference=message_id,
+            ) from error
+        return f"{response.code} {response.message}"[:_ANSWER_CHARS_MAX]
+
+    @staticmethod
+    async def _quit(client: aiosmtplib.SMTP) -> None:
+        """Say good-bye; the message is delivered whatever the server answers."""
+        with anyio.move_on_after(1):
+            try:
+                await client.quit()
+            except (aiosmtplib.SMTPException, OSError):
+                return
+
+
+def _refusal(step: str, code: int, text: str) -> TemporaryProviderError | PermanentProviderError:
+    """4xx can pass, 5xx cannot (RFC 5321 4.2.1); anything else is not SMTP and may pass."""
+    detail = _BREAKS.sub(" ", text)[:_ANSWER_CHARS_MAX]
+    name = f"{step}_{code}"
+    if 500 <= code <= 599:  # noqa: PLR2004 - the two bounds are the class of the code
+        return PermanentProviderError(name, detail)
+    return TemporaryProviderError(name, detail)
+
+
+def build_mail(
+    message: OutgoingMessage,
+    *,
+    recipient: str,
+    settings: EmailSettings,
+    message_id: str,
+    date: datetime,
+) -> Message:
+    """The mail with exactly our header fields, whatever the content holds."""
+    content = message.content
+    mail: Message = MIMEText(_body(content.text), "plain", "utf-8")
+    if content.html is not None:
+        multipart = MIMEMultipart("alternative")
+        multipart.attach(mail)
+        multipart.attach(MIMEText(_body(content.html), "html", "utf-8"))
+        mail = multipart
+    name = _header(settings.sender_name)
+    # A phrase with specials would need quoting; an encoded word needs none.
+    display = name if isinstance(name, Header) else Header(str(name), "utf-8")
+    mail["From"] = f"{display.encode()} <{settings.sender}>"
+    mail["To"] = recipient
+    mail["Subject"] = _header(content.subject, chars_max=_SUBJECT_CHARS_MAX)
+    mail["Date"] = format_datetime(date)
+    mail["Message-ID"] = message_id
+    mail["Auto-Submitted"] = "auto-generated"
+    mail["X-Auto-Response-Suppress"] = "All"
+    return mail
+
+
+def _body(text: str) -> str:
+    # NUL is not allowed in mail; the rest of the body is encoded and cannot leave its part.
+    return text.replace("\x00", "")
+
+
+def _header(value: str, *, chars_max: int = _SUBJECT_CHARS_MAX) -> Header | str:
+    """One header value that a parser reads back as `value` without its line breaks."""
+    line = _BREAKS.sub(" ", value).strip()
+    # Lone surrogates cannot be encoded; they are not text.
+    line = line.encode("utf-8", "replace").decode()[:chars_max]
+    if _PLAIN_HEADER.fullmatch(line) and "=?" not in line:
+        return line
+    return Header(line, "utf-8", header_name="Subject")
