@@ -80,6 +80,8 @@ def parse(body: bytes, message: type[M], form: Format) -> M:
     parsed = message()
     try:
         if form is Format.JSON:
+            if not body.lstrip(b" \t\r\n").startswith(b"{"):
+                raise ValueError("no JSON object")  # the parser takes an empty list for one
             json_format.Parse(
                 body, parsed, ignore_unknown_fields=True, max_recursion_depth=_JSON_DEPTH_MAX
             )

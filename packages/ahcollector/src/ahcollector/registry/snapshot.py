@@ -2,7 +2,7 @@
 
 The file holds sealed lines (see `ahcollector._sealed`). The first is
 ``{"kind": "head", "format": "ah-registry", "version": 1, "cursor": …}``. Then there is one line an
-agent, ``{"kind": "agent", "record": …, "newest_version": …, "revoked_at": …}``, with the AgentRecord,
+agent, ``{"kind": "agent", "record": …, "newest_version": …, "revoked_at": …}``: the AgentRecord,
 the newest version ever seen, and when it was revoked (Unix seconds or null); and one line for each
 hash of a revoked agent that its record does not name, ``{"kind": "tombstone", "hash": …,
 "agent_id": …}``. The file holds token hashes, no tokens; its mode is 0600.

@@ -1,5 +1,6 @@
 """What tests of a collector need: a clock of their own, fakes, and one contract suite a protocol."""
 
 from ahcollector.testing._clock import FakeClock
+from ahcollector.testing._hub import FakeHub
 
-__all__ = ["FakeClock"]
+__all__ = ["FakeClock", "FakeHub"]
