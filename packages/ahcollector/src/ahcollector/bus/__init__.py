@@ -11,6 +11,7 @@ from ahcollector.bus.base import (
     StoredSeries,
     shard_for,
 )
+from ahcollector.bus.memory import InProcessBus
 
 __all__ = [
     "SHARDS",
@@ -19,6 +20,7 @@ __all__ = [
     "BusDeadLetter",
     "Delivery",
     "Handler",
+    "InProcessBus",
     "SampleBatch",
     "StoredSeries",
     "shard_for",

@@ -19,6 +19,7 @@ import anyio
 import anyio.to_thread
 
 from ahcollector._sealed import set_aside
+from ahcollector._sealedlog import SealedLog
 from ahcollector.errors import OutboxError
 from ahcollector.outbox._format import (
     Loaded,
@@ -28,7 +29,6 @@ from ahcollector.outbox._format import (
     load,
     queue_lines,
 )
-from ahcollector.outbox._log import SealedLog
 from ahcollector.outbox._queue import (
     FenceGuard,
     OutboxBounds,

@@ -11,12 +11,14 @@ from ahcollector.store.base import (
     Store,
     Writer,
 )
+from ahcollector.store.memory import MemoryStore
 
 __all__ = [
     "RANGE_POINTS_MAX",
     "Aggregate",
     "Deleter",
     "LatestSample",
+    "MemoryStore",
     "RangeSeries",
     "Reader",
     "SeriesInfo",

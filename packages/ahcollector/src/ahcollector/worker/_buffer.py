@@ -1,0 +1,95 @@
+"""What one shard brought and the store does not have yet."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import anyio
+
+from ahcollector.bus.base import Delivery
+from ahcollector.clock import AsyncClock
+
+__all__ = ["ShardBuffer"]
+
+_PRESSURE_FLUSHES: Final = 4
+
+
+class ShardBuffer:
+    """Deliveries in order; one task puts, one task takes them out.
+
+    A batch without samples counts as one, so that empty batches cannot pile up either.
+
+    Args:
+        clock: Paces the flush.
+        flush_samples: Enough for a write.
+        flush_seconds: How long the first delivery waits for more.
+    """
+
+    def __init__(self, *, clock: AsyncClock, flush_samples: int, flush_seconds: float) -> None:
+        self._clock = clock
+        self._flush_samples = flush_samples
+        self._flush_seconds = flush_seconds
+        self._changed = anyio.Event()
+        self._closed = False
+        self.entries: deque[Delivery] = deque()
+        self.samples = 0
+        self._queued_samples = 0
+
+    async def put(self, delivery: Delivery) -> None:
+        """Add a delivery, after waiting while four flushes of samples are unwritten."""
+        while self.samples >= _PRESSURE_FLUSHES * self._flush_samples:
+            await self._changed.wait()
+        self.entries.append(delivery)
+        self.samples += _weight(delivery)
+        self._queued_samples += _weight(delivery)
+        self._wake()
+
+    async def ready(self) -> list[Delivery]:
+        """Wait for enough, or for long enough; return what to write now, nothing at the end.
+
+        What is returned counts as unwritten until `written`.
+        """
+        while not self.entries:
+            if self._closed:
+                return []
+            await self._changed.wait()
+        if not self._enough():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._pause, tasks.cancel_scope)
+                while not self._enough():
+                    await self._changed.wait()
+                tasks.cancel_scope.cancel()
+        chosen: list[Delivery] = []
+        samples = 0
+        while self.entries and samples < self._flush_samples:
+            delivery = self.entries.popleft()
+            chosen.append(delivery)
+            samples += _weight(delivery)
+        self._queued_samples -= samples
+        return chosen
+
+    async def _pause(self, scope: anyio.CancelScope) -> None:
+        await self._clock.sleep(self._flush_seconds)
+        scope.cancel()
+
+    def written(self, deliveries: list[Delivery]) -> None:
+        """Note that deliveries are settled."""
+        self.samples -= sum(map(_weight, deliveries))
+        self._wake()
+
+    def close(self) -> None:
+        """No more will come: what is there is ready."""
+        self._closed = True
+        self._wake()
+
+    def _enough(self) -> bool:
+        return self._closed or self._queued_samples >= self._flush_samples
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+
+def _weight(delivery: Delivery) -> int:
+    return max(1, delivery.batch.samples)
