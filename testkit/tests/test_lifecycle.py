@@ -32,7 +32,7 @@ def _refuses(port):
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-@pytest.mark.parametrize("kind", [RedisServer, NatsServer, PostgresServer, RabbitmqServer])
+@pytest.mark.parametrize("kind", [RedisServer, NatsServer, PostgresServer])
 def test_close_leaves_no_process_no_directory_and_no_listener(start_service, kind):
     server = start_service(kind)
     assert _processes_of(server.directory), "the search must see a running service"
@@ -54,6 +54,7 @@ def test_kill_ends_the_port_mapper_of_rabbitmq_too(start_service):
     assert len(mappers) == 1
     server.kill()
     assert not mappers[0].is_running()
+    assert _processes_of(server.directory) == []
 
 
 _SLEEPER = """
