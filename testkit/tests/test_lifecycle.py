@@ -54,6 +54,7 @@ def test_kill_ends_the_port_mapper_of_rabbitmq_too(start_service):
     assert len(mappers) == 1
     server.kill()
     assert not mappers[0].is_running()
+    server.close()
     assert _processes_of(server.directory) == []
 
 
