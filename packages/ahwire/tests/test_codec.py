@@ -1,0 +1,174 @@
+import builtins
+import contextlib
+import gzip
+import sys
+import tracemalloc
+import zlib
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ahwire.codec import Decompressor, compress, decompress
+from ahwire.errors import BadBodyError, TooLargeError, UnsupportedEncodingError, WireError
+
+MIB = 1 << 20
+CODINGS = ["gzip", "zstd"]
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=5000), st.sampled_from(["gzip", "zstd", "identity"]))
+def test_round_trip_at_exactly_the_limit(data, coding):
+    assert decompress(compress(data, coding), coding, len(data)) == data
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=2000), st.sampled_from(["gzip", "zstd", "identity"]))
+def test_body_may_come_byte_by_byte(data, coding):
+    inflater = Decompressor(coding, len(data))
+    plain = b"".join(inflater.feed(bytes([byte])) for byte in compress(data, coding))
+    assert plain + inflater.finish() == data
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.binary(max_size=2000), st.sampled_from(["gzip", "zstd"]), st.integers(0, 10_000))
+def test_junk_raises_nothing_but_wire_errors(data, coding, most):
+    with contextlib.suppress(WireError):
+        assert len(decompress(data, coding, most)) <= most
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.data(), st.sampled_from(CODINGS))
+def test_damaged_body_raises_nothing_but_wire_errors(data, coding):
+    body = bytearray(compress(b"some plain text, " * 50, coding))
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] ^= data.draw(st.integers(1, 255))
+    with contextlib.suppress(WireError):
+        assert len(decompress(bytes(body), coding, 10_000)) <= 10_000
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_every_cut_is_refused(coding):
+    body = compress(b"abc" * 100, coding)
+    for end in range(len(body)):
+        with pytest.raises(BadBodyError):
+            decompress(body[:end], coding, 1000)
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize("tail", [b"\0", b"x", b"trailing bytes", b"\0" * 5000])
+def test_bytes_behind_the_end_are_refused(coding, tail):
+    with pytest.raises(BadBodyError):
+        decompress(compress(b"abc", coding) + tail, coding, 1000)
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_several_members_are_one_body_inside_one_limit(coding):
+    body = compress(b"abc", coding) * 3
+    assert decompress(body, coding, 9) == b"abcabcabc"
+    with pytest.raises(TooLargeError, match="more than 8 bytes"):
+        decompress(body, coding, 8)
+
+
+def test_one_byte_over_the_limit_is_too_large():
+    for coding in ("gzip", "zstd", None):
+        data = compress(b"x" * 1001, coding or "identity")
+        with pytest.raises(TooLargeError):
+            decompress(data, coding, 1000)
+
+
+def _gzip_bomb() -> bytes:
+    # Members of 64 MiB: 1 GiB in about 1 MiB.
+    return gzip.compress(bytes(64 * MIB), 9, mtime=0) * 16
+
+
+def _zstd_bomb() -> bytes:
+    return zstandard.ZstdCompressor(level=3, write_content_size=False).compress(bytes(1024 * MIB))
+
+
+@pytest.mark.parametrize("bomb", [_gzip_bomb, _zstd_bomb])
+def test_bomb_stops_at_the_limit_without_being_inflated_whole(bomb):
+    # C1: memory grows by at most 16 MiB.
+    body = bomb()
+    coding = "gzip" if bomb is _gzip_bomb else "zstd"
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLargeError):
+            decompress(body, coding, 8 * MIB)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 24 * MIB  # what came out so far, twice while it grows, and one slice
+
+
+def test_a_chunk_of_many_empty_members_costs_time_in_proportion():
+    # Quadratic copying of the rest behind each member would take minutes.
+    body = gzip.compress(b"", mtime=0) * 50_000
+    assert len(body) > 0.9 * MIB
+    assert decompress(body, "gzip", 0) == b""
+
+
+def test_zstd_window_over_8_mib_is_refused():
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=24)
+    body = zstandard.ZstdCompressor(
+        compression_params=parameters.__class__(
+            window_log=24, write_content_size=False, write_checksum=False
+        )
+    ).compressobj()
+    data = body.compress(b"x" * 100) + body.flush()
+    with pytest.raises(BadBodyError):
+        decompress(data, "zstd", 1000)
+
+
+@pytest.mark.parametrize("coding", ["br", "deflate", "gzip, gzip", "gzip,zstd", "*", "x" * 500])
+def test_other_codings_are_refused(coding):
+    with pytest.raises(UnsupportedEncodingError, match="use one of: gzip, zstd") as caught:
+        Decompressor(coding, 1)
+    assert len(str(caught.value)) < 200
+    with pytest.raises(UnsupportedEncodingError):
+        compress(b"", coding)
+
+
+@pytest.mark.parametrize("coding", [None, "", "identity", " Identity "])
+def test_no_coding_passes_bytes_within_the_limit(coding):
+    assert decompress(b"abc", coding, 3) == b"abc"
+    with pytest.raises(TooLargeError):
+        decompress(b"abcd", coding, 3)
+
+
+@pytest.mark.parametrize("coding", ["GZIP", " gzip ", "Gzip"])
+def test_name_of_the_coding_is_read_in_any_case(coding):
+    assert decompress(compress(b"abc"), coding, 3) == b"abc"
+
+
+def test_compression_is_repeatable_and_plain_gzip():
+    assert compress(b"abc") == compress(b"abc")
+    assert gzip.decompress(compress(b"abc")) == b"abc"
+    assert compress(b"abc")[4:8] == bytes(4)
+
+
+def test_empty_compressed_body_is_cut():
+    with pytest.raises(BadBodyError, match="cut"):
+        decompress(b"", "gzip", 1)
+
+
+def test_zlib_and_raw_deflate_are_no_gzip():
+    with pytest.raises(BadBodyError):
+        decompress(zlib.compress(b"abc"), "gzip", 10)
+
+
+def test_missing_zstandard_names_the_extra(monkeypatch):
+    real_import = builtins.__import__
+
+    def without_zstandard(name, *args, **kwargs):
+        if name == "zstandard":
+            raise ImportError(name)
+        return real_import(name, *args, **kwargs)
+
+    monkeypatch.delitem(sys.modules, "zstandard")
+    monkeypatch.setattr(builtins, "__import__", without_zstandard)
+    with pytest.raises(UnsupportedEncodingError, match=r"install ahwire\[zstd\]"):
+        compress(b"", "zstd")
+    with pytest.raises(UnsupportedEncodingError, match="or use gzip"):
+        Decompressor("zstd", 1)

@@ -1,0 +1,122 @@
+"""The golden vectors: bytes that programs of other versions and languages have on disk and wire."""
+
+from pathlib import Path
+
+import pytest
+
+from ahwire.agent_pb2 import (
+    AgentConfig,
+    AgentStats,
+    EnrollRequest,
+    EnrollResponse,
+    ErrorBody,
+    Inventory,
+    Label,
+    MetricsAck,
+    MetricsBatch,
+    Point,
+    RejectedSeries,
+    RenewResponse,
+    Series,
+)
+
+VECTORS = Path(__file__).parent / "vectors"
+
+MESSAGES = {
+    "metrics_batch": MetricsBatch(
+        seq=1781518830000,
+        sent_at_ms=1781518831000,
+        collected_at_ms=1781518830000,
+        series=[
+            Series(
+                name="cpu_usage",
+                labels=[Label(name="core", value="0"), Label(name="zone", value="Đà Nẵng")],
+                points=[Point(ts_ms=1781518830000, value=0.5), Point(ts_ms=-1, value=-0.0)],
+            )
+        ],
+        stats=AgentStats(
+            cpu_percent=0.25,
+            rss_bytes=50_000_000,
+            wal_bytes=1,
+            wal_batches=2,
+            dropped_samples_total=3,
+            send_failures_total=4,
+            clock_skew_seconds=-1.5,
+            wal_dropped_batches_total=5,
+            delivery_state="ok",
+            interval_seconds=30,
+        ),
+    ),
+    "metrics_ack": MetricsAck(
+        server_time_ms=1781518832000,
+        ack_seq=1781518830000,
+        config_etag="e1",
+        accepted_points=1,
+        dropped_points=1,
+        warnings=["w"],
+        rejected=[RejectedSeries(index=0, code="too_old", points=1)],
+        renew_token=True,
+    ),
+    "agent_config": AgentConfig(
+        etag="e1",
+        interval_seconds=30,
+        catch_up_batches=2,
+        disabled_collectors=["mounts"],
+        labels={"env": "prod"},
+        max_point_age_seconds=3600,
+    ),
+    "enroll_request": EnrollRequest(
+        license="l",
+        machine_id="m",
+        hostname="h",
+        os="linux",
+        arch="x86_64",
+        agent_version="0.1.0",
+        labels={"env": "prod"},
+    ),
+    "enroll_response": EnrollResponse(
+        agent_id="a",
+        company_id="c",
+        server_id="s",
+        agent_token="t",
+        collector_url="https://collector.example",
+        config=AgentConfig(interval_seconds=30),
+        token_expires_at_ms=1,
+    ),
+    "renew_response": RenewResponse(
+        agent_token="t", previous_valid_until_ms=1, token_expires_at_ms=2
+    ),
+    "inventory": Inventory(
+        collected_at_ms=1,
+        hostname="h",
+        os="linux",
+        kernel="6.1",
+        arch="x86_64",
+        cpus=2,
+        memory_bytes=1 << 33,
+        facts={"k": "v"},
+    ),
+    "error_body": ErrorBody(code="rate_limited", message="slow down"),
+}
+
+
+def test_contract_encodes_to_its_vector_byte_for_byte(contract):
+    name, value = contract
+    assert value.to_json() == (VECTORS / f"{name}.json").read_bytes()
+
+
+def test_vector_decodes_to_its_contract(contract):
+    name, value = contract
+    assert type(value).from_json((VECTORS / f"{name}.json").read_bytes()) == value
+
+
+@pytest.mark.parametrize("name", sorted(MESSAGES))
+def test_message_encodes_to_its_vector_and_back(name):
+    golden = bytes.fromhex((VECTORS / f"{name}.hex").read_text())
+    assert MESSAGES[name].SerializeToString(deterministic=True) == golden
+    assert type(MESSAGES[name]).FromString(golden) == MESSAGES[name]
+
+
+def test_every_vector_belongs_to_a_test(values):
+    expected = {f"{name}.json" for name in values} | {f"{name}.hex" for name in MESSAGES}
+    assert {path.name for path in VECTORS.iterdir()} == expected
