@@ -5,16 +5,13 @@ its own (the limiter's is its owner's). Every answer depends on the arguments on
 """
 
 from ahrules._buckets import Bucket, batch_key, bucket, next_buckets
-from ahrules._compiled import IncidentEventLike, RuleMatch
+from ahrules._compiled import RuleMatch
 from ahrules._explain import ConditionResult, Explanation, explain
 from ahrules._limiter import Limiter, RateLimit, TokenBucketLimiter
 from ahrules._predicates import All, AnyOf, Condition, Lookup, Not, Op, Predicate
 from ahrules._rule import (
     Filters,
-    Mode,
     NotificationRule,
-    Recipient,
-    RecipientType,
     RuleSchedule,
 )
 from ahrules._ruleset import RuleError, RuleKey, RuleSet, compile_rules
@@ -41,18 +38,14 @@ __all__ = [
     "Explanation",
     "FieldError",
     "Filters",
-    "IncidentEventLike",
     "InstantError",
     "Limiter",
     "Lookup",
-    "Mode",
     "Not",
     "NotificationRule",
     "Op",
     "Predicate",
     "RateLimit",
-    "Recipient",
-    "RecipientType",
     "RuleError",
     "RuleKey",
     "RuleMatch",

@@ -148,11 +148,11 @@ def _day_start(zone: str, number: int) -> int:
     """Return the first instant whose local date is the day of that number, or a later one."""
     midnight = number * DAY_SECONDS
     # Offsets are shorter than a day, so the answer lies less than a day beside midnight in UTC.
-    for piece in pieces(zone, midnight - DAY_SECONDS, midnight + DAY_SECONDS):
-        candidate = max(piece.start, midnight - piece.offset)
-        if candidate < piece.end:
-            return candidate
-    raise AssertionError("an offset is shorter than a day")
+    return next(
+        first
+        for piece in pieces(zone, midnight - DAY_SECONDS, midnight + DAY_SECONDS)
+        if (first := max(piece.start, midnight - piece.offset)) < piece.end
+    )
 
 
 @lru_cache(maxsize=16_384)
@@ -168,10 +168,7 @@ def _days_of(zone: str, utc_day: int) -> tuple[_Day, ...]:
 
 
 def _local_day(zone: str, utc_day: int, second: int) -> _Day:
-    for day in _days_of(zone, utc_day):
-        if second < day.end:
-            return day
-    raise AssertionError("the days of a zone leave no gap")
+    return next(day for day in _days_of(zone, utc_day) if second < day.end)
 
 
 def _of_days(schedule: Schedule, day: _Day) -> Bucket:

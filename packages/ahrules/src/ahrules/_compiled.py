@@ -1,7 +1,7 @@
 """One rule made ready to be asked many times."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
@@ -10,39 +10,12 @@ from ahrules._networks import Network, read_address, read_network
 from ahrules._patterns import compile_glob, is_glob
 from ahrules._predicates import Lookup
 from ahrules._rule import Filters, NotificationRule
+from ahwire.notification import IncidentEvent
 
 NO_ANSWERS: Final[Mapping[Lookup, bool]] = {}
 
 
-class IncidentEventLike(Protocol):
-    """What matching reads of an event; `ahwire.IncidentEvent` has it."""
-
-    @property
-    def tenant_id(self) -> str:
-        """Whose event it is."""
-
-    @property
-    def severity(self) -> str:
-        """`low`, `middle` or `high`."""
-
-    @property
-    def event_type(self) -> str:
-        """Its type."""
-
-    @property
-    def ip_address(self) -> str | None:
-        """An address as text; what is none matches no filter on addresses."""
-
-    @property
-    def host(self) -> str | None:
-        """A host's name."""
-
-    @property
-    def payload(self) -> Mapping[str, Any] | None:
-        """JSON values."""
-
-
-FilterTest: TypeAlias = Callable[[IncidentEventLike], bool]
+FilterTest: TypeAlias = Callable[[IncidentEvent], bool]
 
 
 @frozen(kw_only=True)
@@ -86,10 +59,8 @@ class CompiledRule:
     filters: tuple[FilterTest, ...]
     test: GroupTest
 
-    def match(self, event: IncidentEventLike) -> RuleMatch | None:
-        """Return the match, or None; the tenant and `enabled` are the index's affair. Never
-        raises.
-        """
+    def match(self, event: IncidentEvent) -> RuleMatch | None:
+        """Return the match or None, never raising; tenant and `enabled` are the index's affair."""
         for accepts in self.filters:
             if not accepts(event):
                 return None
@@ -144,7 +115,7 @@ def host_filter(values: tuple[str, ...]) -> FilterTest:
     exact = frozenset(value for value in values if not is_glob(value))
     globs = tuple(compile_glob(value) for value in values if is_glob(value))
 
-    def accepts(event: IncidentEventLike) -> bool:
+    def accepts(event: IncidentEvent) -> bool:
         host = event.host
         if host is None:
             return False
@@ -157,7 +128,7 @@ def ip_address_filter(values: tuple[str, ...]) -> FilterTest:
     """Return the test of an address filter."""
     networks: tuple[Network, ...] = tuple(read_network(value) for value in values)
 
-    def accepts(event: IncidentEventLike) -> bool:
+    def accepts(event: IncidentEvent) -> bool:
         address = read_address(event.ip_address)
         return address is not None and any(in_network(address, network) for network in networks)
 

@@ -7,7 +7,7 @@ exception.
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, assert_never
 
 from attrs import frozen
 
@@ -31,7 +31,7 @@ class Test(Protocol):
         ...
 
     def open_lookups(self, payload: Payload, answers: Answers) -> Iterator[Lookup]:
-        """Yield the lookups that an open answer hangs on."""
+        """Yield the lookups that an answer of None hangs on."""
         ...
 
 
@@ -55,8 +55,7 @@ class _LookupTest:
         return answers.get(self.lookup)
 
     def open_lookups(self, payload: Payload, answers: Answers) -> Iterator[Lookup]:
-        if self.ask(payload, answers) is None:
-            yield self.lookup
+        yield self.lookup
 
 
 @frozen
@@ -114,6 +113,8 @@ def compile_predicate(predicate: Predicate) -> Test:
             return GroupTest(inner, deciding=True)
         case Lookup():
             return _LookupTest(predicate)
+        case _:
+            assert_never(predicate)
 
 
 def find(payload: Payload, parts: Sequence[str]) -> object:
@@ -132,9 +133,7 @@ def is_missing(value: object) -> bool:
 
 
 def _kind(value: object) -> type | None:
-    """Return what a value may be compared with: numbers with numbers, texts with texts, flags with
-    flags.
-    """
+    """Return a value's kind: numbers compare with numbers, texts with texts, flags with flags."""
     if isinstance(value, str):
         return str
     if isinstance(value, bool):

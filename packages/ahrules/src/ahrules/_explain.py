@@ -1,13 +1,16 @@
 """Why a rule does or does not match an event."""
 
+from typing import assert_never
+
 from attrs import frozen
 
 from ahrules import _compiled as parts
-from ahrules._compiled import NO_ANSWERS, IncidentEventLike
+from ahrules._compiled import NO_ANSWERS
 from ahrules._evaluate import Payload, compile_predicate, find, is_missing
 from ahrules._predicates import All, AnyOf, Condition, Lookup, Not, Predicate
 from ahrules._reading import shown
 from ahrules._rule import NotificationRule
+from ahwire.notification import IncidentEvent
 
 _FILTER_TESTS = {
     "severity": parts.severity_filter,
@@ -47,18 +50,16 @@ class Explanation:
 
     @property
     def failed(self) -> tuple[ConditionResult, ...]:
-        """The conditions at the rule's top that do not hold: each of them alone keeps the rule from
-        matching.
-        """
+        """The top conditions that do not hold: each of them alone keeps the rule from matching."""
         return tuple(each for each in self.conditions if each.holds is False and _is_top(each.path))
 
 
-def explain(rule: NotificationRule, event: IncidentEventLike) -> Explanation:
+def explain(rule: NotificationRule, event: IncidentEvent) -> Explanation:
     """Ask every condition of a rule about an event, also after one has failed.
 
     Args:
         rule: A rule, made by `NotificationRule.from_dict`.
-        event: An `ahwire.IncidentEvent`, or anything with its attributes.
+        event: What happened.
 
     Returns:
         The answers; `matches` is not False exactly when a rule set of this rule alone matches the
@@ -82,7 +83,7 @@ def explain(rule: NotificationRule, event: IncidentEventLike) -> Explanation:
             holds = make(values)(event)
             value = getattr(event, name)
             has = "has none" if value is None else f"has {shown(str(value))}"
-            wants = shown(list(values))
+            wants = shown([str(each) for each in values])
             results.append(
                 ConditionResult(
                     path=f"filters.{name}",
@@ -137,3 +138,5 @@ def _reason(predicate: Predicate, payload: Payload) -> str:
             return "wanted is that at least one predicate inside holds"
         case Lookup():
             return f"{predicate.name} must be asked elsewhere"
+        case _:
+            assert_never(predicate)

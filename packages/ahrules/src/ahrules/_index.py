@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from attrs import field, frozen
 
-from ahrules._compiled import CompiledRule, IncidentEventLike
+from ahrules._compiled import CompiledRule
+from ahwire.notification import IncidentEvent
 
 
 @frozen(eq=False)
@@ -21,10 +22,8 @@ class TenantIndex:
     by_event_type: Mapping[str, frozenset[str]] = field(factory=dict)
     of_any_type: frozenset[str] = frozenset()
 
-    def candidates(self, event: IncidentEventLike) -> Iterator[CompiledRule]:
-        """Yield every rule that the event may match, and as few others as the index can tell, each
-        once.
-        """
+    def candidates(self, event: IncidentEvent) -> Iterator[CompiledRule]:
+        """Yield each rule that the event may match, and few others, each once."""
         named = self.by_event_type.get(event.event_type, frozenset())
         for rule_id in self.of_any_type | named:
             yield self.rules[rule_id]
@@ -57,9 +56,7 @@ class TenantIndex:
 
 
 def exact_types(compiled: CompiledRule | None) -> tuple[str, ...] | None:
-    """Return the types a rule is indexed under, or None if no list of types holds all that it may
-    match.
-    """
+    """Return the types a rule is indexed under, or None if it may match types it does not list."""
     values = compiled.rule.filters.event_type if compiled is not None else None
     if values is None or any(value.endswith("*") for value in values):
         return None

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 import re2
 
-from ahrules._limits import TEXT_CHARS_MAX
-
 _MEMORY_BYTES_MAX: Final = 1 << 20
 _GLOB_SIGNS: Final = frozenset("*?[")
 
@@ -42,19 +40,15 @@ def compile_pattern(text: str) -> Pattern:
     """Return the pattern in RE2's syntax.
 
     Raises:
-        PatternError: It is too long, or RE2 does not read it (as look-around and back-references).
+        PatternError: RE2 does not read it (as look-around and back-references).
     """
-    if len(text) > TEXT_CHARS_MAX:
-        raise PatternError(f"has {len(text)} characters; {TEXT_CHARS_MAX} are the most")
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MEMORY_BYTES_MAX
     try:
         return Pattern(re2.compile(text, options))
     except re2.error as error:
-        reason = error.args[0] if error.args else "unknown"
-        if isinstance(reason, bytes):
-            reason = reason.decode(errors="replace")
+        reason = error.args[0].decode(errors="replace")
         raise PatternError(
             f"is no pattern that RE2 reads ({reason}); it has no look-around and no back-references"
         ) from error
@@ -67,8 +61,9 @@ def is_glob(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def compile_glob(text: str) -> Pattern:
-    """Return a glob as a pattern: `*` any characters, `?` one, `[a-z]` one of these, `[!a-z]` one
-    other.
+    """Return a glob as a pattern.
+
+    `*` is any characters, `?` one, `[a-z]` one of these, `[!a-z]` one other.
 
     Raises:
         PatternError: A `[` is not closed, or what is in it is no set of characters.

@@ -11,7 +11,7 @@ along
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, assert_never, cast
 
 from attrs import Factory, field, frozen
 
@@ -223,7 +223,7 @@ class PredicateReader:
 
     def _scalar(self, path: str, value: object) -> Scalar | None:
         if isinstance(value, str):
-            return self.faults.text(path, value, empty=True)
+            return self.faults.text(path, value, chars_min=0)
         if isinstance(value, bool) or is_number(value):
             return cast("Scalar", value)
         hint = "; ask for a missing field by exists" if value is None else ""
@@ -257,3 +257,5 @@ def write_predicate(predicate: Predicate) -> dict[str, Any]:
             return {"any": [write_predicate(inner) for inner in predicate.predicates]}
         case Lookup():
             return {"lookup": predicate.name, **predicate.arguments}
+        case _:
+            assert_never(predicate)

@@ -3,12 +3,14 @@
 import difflib
 import math
 from collections.abc import Callable, Collection, Mapping
+from enum import StrEnum
 from typing import TypeGuard, TypeVar
 
 from ahrules._limits import FILTER_VALUES_MAX, TEXT_CHARS_MAX
 from ahrules.errors import FieldError
 
 T = TypeVar("T")
+C = TypeVar("C", bound=StrEnum)
 
 
 def shown(value: object) -> str:
@@ -49,14 +51,21 @@ class Faults:
         self.add(path, f"{shown(value)} is not an object; write {{…}}")
         return None
 
-    def text(self, path: str, value: object, *, empty: bool = False) -> str | None:
-        """Return `value` if it is a text of 1 to 1,000 characters that can be written as UTF-8."""
+    def text(
+        self,
+        path: str,
+        value: object,
+        *,
+        chars_min: int = 1,
+        chars_max: int = TEXT_CHARS_MAX,
+    ) -> str | None:
+        """Return `value` if it is a text of allowed length that can be written as UTF-8."""
         if not isinstance(value, str):
             self.add(path, f"{shown(value)} is not a text; write it in quotes")
-        elif not value and not empty:
+        elif len(value) < chars_min:
             self.add(path, "is empty; write at least one character")
-        elif len(value) > TEXT_CHARS_MAX:
-            self.add(path, f"has {len(value)} characters; {TEXT_CHARS_MAX} are the most")
+        elif len(value) > chars_max:
+            self.add(path, f"has {len(value)} characters; {chars_max} are the most")
         elif not is_unicode(value):
             self.add(path, f"{shown(value)} holds half a surrogate pair; write the whole character")
         else:
@@ -68,6 +77,15 @@ class Faults:
         if isinstance(value, bool):
             return value
         self.add(path, f"{shown(value)} is neither true nor false")
+        return None
+
+    def choice(self, path: str, value: object, choices: type[C]) -> C | None:
+        """Return the member of `choices` whose value is `value`."""
+        if isinstance(value, str):
+            for member in choices:
+                if member == value:
+                    return member
+        self.add(path, f"{shown(value)} is none of {', '.join(choices)}")
         return None
 
     def items(

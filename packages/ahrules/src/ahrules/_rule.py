@@ -2,50 +2,21 @@
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 from attrs import field, fields, frozen
 
 from ahrules._limiter import RateLimit
+from ahrules._limits import ID_CHARS_MAX
 from ahrules._patterns import PatternError, compile_glob, is_glob
 from ahrules._predicates import Predicate, PredicateReader, write_predicate
 from ahrules._reading import Faults, is_number, join, shown
 from ahrules._schedule import Schedule, Unit, check_interval, check_unit
 from ahrules._zones import check_zone
 from ahrules.errors import RuleValidationError, ScheduleError, UnknownZoneError
+from ahwire.notification import ChannelType, DeliveryMode, Recipient, RecipientType, Severity
 
 T = TypeVar("T")
-
-SEVERITIES: Final = ("low", "middle", "high")
-
-
-class RecipientType(StrEnum):
-    """What a recipient is."""
-
-    USER = "user"
-    TEAM = "team"
-    GROUP = "group"
-
-
-class Mode(StrEnum):
-    """When a notification leaves."""
-
-    INSTANT = "instant"
-    DIGEST = "digest"
-
-
-@frozen(kw_only=True)
-class Recipient:
-    """Who is told.
-
-    Attributes:
-        recipient_type: A user, team or group.
-        recipient_id: Its id within the tenant.
-    """
-
-    recipient_type: RecipientType
-    recipient_id: str
 
 
 @frozen(kw_only=True)
@@ -58,7 +29,7 @@ class RuleSchedule:
         unit: With `digest`: the unit; else None.
     """
 
-    mode: Mode
+    mode: DeliveryMode
     interval: int | None = None
     unit: Unit | None = None
 
@@ -70,14 +41,14 @@ class Filters:
     Within a filter any value matches; all filters must match; None matches all.
 
     Attributes:
-        severity: `low`, `middle`, `high`.
+        severity: Severities.
         ip_address: Addresses and networks in their one spelling; an IPv4 address inside IPv6 counts
             as IPv4.
         event_type: Types as they stand, or with one `*` at the end as the beginning of a type.
         host: Hosts as they stand (upper and lower case differ), or globs with `*`, `?` and `[…]`.
     """
 
-    severity: tuple[str, ...] | None = None
+    severity: tuple[Severity, ...] | None = None
     ip_address: tuple[str, ...] | None = None
     event_type: tuple[str, ...] | None = None
     host: tuple[str, ...] | None = None
@@ -113,8 +84,8 @@ class NotificationRule:
     filters: Filters = field(factory=Filters)
     predicates: tuple[Predicate, ...] = ()
     recipients: tuple[Recipient, ...] = ()
-    channels: tuple[str, ...] = ()
-    schedule: RuleSchedule = field(default=RuleSchedule(mode=Mode.INSTANT))
+    channels: tuple[ChannelType, ...] = ()
+    schedule: RuleSchedule = field(default=RuleSchedule(mode=DeliveryMode.INSTANT))
     timezone: str | None = None
     template_policy: str = "default"
     rate_limit: RateLimit | None = None
@@ -154,7 +125,7 @@ class NotificationRule:
             ScheduleError: The rule is an instant one.
             UnknownZoneError: The tenant's zone is not one.
         """
-        if self.schedule.mode is not Mode.DIGEST:
+        if self.schedule.mode is not DeliveryMode.DIGEST:
             raise ScheduleError(
                 f"rule {self.rule_id!r} tells at once and has no digests; ask schedule.mode first"
             )
@@ -190,7 +161,7 @@ class _RuleReader:
         return NotificationRule(**values)
 
     def _rule_id(self, path: str, value: object) -> str | None:
-        return self.faults.text(path, value)
+        return self.faults.text(path, value, chars_max=ID_CHARS_MAX)
 
     _tenant_id = _owner_id = _template_policy = _rule_id
 
@@ -205,27 +176,20 @@ class _RuleReader:
         if found is None:
             return None
         self.faults.unknown_fields(path, found, _FILTERS)
-        readers = {
-            "severity": self._severity,
-            "ip_address": PredicateReader(self.faults).network,
-            "event_type": self._event_type,
-            "host": self._host,
-        }
+
+        def values(name: str, read: Callable[[str, object], T | None]) -> tuple[T, ...] | None:
+            given = found.get(name)
+            return None if given is None else self.faults.items(join(path, name), given, read)
+
         return Filters(
-            **{
-                name: self.faults.items(join(path, name), found[name], read)
-                for name, read in readers.items()
-                if found.get(name) is not None
-            }
+            severity=values("severity", self._severity),
+            ip_address=values("ip_address", PredicateReader(self.faults).network),
+            event_type=values("event_type", self._event_type),
+            host=values("host", self._host),
         )
 
-    def _severity(self, path: str, value: object) -> str | None:
-        if isinstance(value, str) and value in SEVERITIES:
-            return str(value)
-        self.faults.add(
-            path, f"{shown(value)} is no severity; write one of {', '.join(SEVERITIES)}"
-        )
-        return None
+    def _severity(self, path: str, value: object) -> Severity | None:
+        return self.faults.choice(path, value, Severity)
 
     def _event_type(self, path: str, value: object) -> str | None:
         text = self.faults.text(path, value)
@@ -264,23 +228,19 @@ class _RuleReader:
         if found is None:
             return None
         self.faults.unknown_fields(path, found, ("recipient_type", "recipient_id"))
-        kind, name = (
-            found.get("recipient_type"),
-            self.faults.text(join(path, "recipient_id"), found.get("recipient_id")),
+        kind = self.faults.choice(
+            join(path, "recipient_type"), found.get("recipient_type"), RecipientType
         )
-        if not isinstance(kind, str) or kind not in list(RecipientType):
-            self.faults.add(
-                join(path, "recipient_type"), f"{shown(kind)} is none of {', '.join(RecipientType)}"
-            )
+        name = self._rule_id(join(path, "recipient_id"), found.get("recipient_id"))
+        if kind is None or name is None:
             return None
-        return (
-            None
-            if name is None
-            else Recipient(recipient_type=RecipientType(kind), recipient_id=name)
-        )
+        return Recipient(recipient_type=kind, recipient_id=name)
 
-    def _channels(self, path: str, value: object) -> tuple[str, ...] | None:
-        return self._maybe_empty(path, value, self.faults.text)
+    def _channels(self, path: str, value: object) -> tuple[ChannelType, ...] | None:
+        return self._maybe_empty(path, value, self._channel)
+
+    def _channel(self, path: str, value: object) -> ChannelType | None:
+        return self.faults.choice(path, value, ChannelType)
 
     def _maybe_empty(
         self, path: str, value: object, read: Callable[[str, object], T | None]
@@ -293,22 +253,19 @@ class _RuleReader:
         if found is None:
             return None
         self.faults.unknown_fields(path, found, ("mode", "interval", "unit"))
-        mode = found.get("mode")
-        if not isinstance(mode, str) or mode not in list(Mode):
-            self.faults.add(
-                join(path, "mode"), f"{shown(mode)} is no mode; write instant or digest"
-            )
+        mode = self.faults.choice(join(path, "mode"), found.get("mode"), DeliveryMode)
+        if mode is None:
             return None
-        if mode == Mode.INSTANT:
+        if mode is DeliveryMode.INSTANT:
             for name in ("interval", "unit"):
                 if found.get(name) is not None:
                     self.faults.add(
                         join(path, name), "belongs to digests; leave it out or write mode: digest"
                     )
-            return RuleSchedule(mode=Mode.INSTANT)
+            return RuleSchedule(mode=mode)
         interval = self._checked(join(path, "interval"), check_interval, found.get("interval"))
         unit = self._checked(join(path, "unit"), check_unit, found.get("unit"))
-        return RuleSchedule(mode=Mode.DIGEST, interval=interval, unit=unit)
+        return RuleSchedule(mode=mode, interval=interval, unit=unit)
 
     def _timezone(self, path: str, value: object) -> str | None:
         return self._checked(path, check_zone, value)
@@ -361,7 +318,7 @@ def _write(rule: NotificationRule) -> dict[str, Any]:
         "enabled": rule.enabled,
         "owner_id": rule.owner_id,
         "filters": {
-            name: list(values)
+            name: [str(value) for value in values]
             for name in _FILTERS
             if (values := getattr(rule.filters, name)) is not None
         },
@@ -370,7 +327,7 @@ def _write(rule: NotificationRule) -> dict[str, Any]:
             {"recipient_type": each.recipient_type.value, "recipient_id": each.recipient_id}
             for each in rule.recipients
         ],
-        "channels": list(rule.channels),
+        "channels": [channel.value for channel in rule.channels],
         "schedule": _write_schedule(rule.schedule),
         "timezone": rule.timezone,
         "template_policy": rule.template_policy,
@@ -384,8 +341,8 @@ def _write(rule: NotificationRule) -> dict[str, Any]:
 
 
 def _write_schedule(schedule: RuleSchedule) -> dict[str, Any]:
-    if schedule.mode is Mode.INSTANT or schedule.unit is None:
-        return {"mode": Mode.INSTANT.value}
+    if schedule.mode is DeliveryMode.INSTANT or schedule.unit is None:
+        return {"mode": DeliveryMode.INSTANT.value}
     return {
         "mode": schedule.mode.value,
         "interval": schedule.interval,

@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 
 from attrs import field, frozen
 
-from ahrules._compiled import CompiledRule, IncidentEventLike, RuleMatch, compile_rule
+from ahrules._compiled import CompiledRule, RuleMatch, compile_rule
 from ahrules._index import TenantIndex
 from ahrules._rule import NotificationRule
 from ahrules.errors import AmbiguousRuleError, FieldError, RuleValidationError
+from ahwire.notification import IncidentEvent
 
 
 class RuleKey(NamedTuple):
@@ -58,11 +59,11 @@ class RuleSet:
         """Return the size, not the rules."""
         return f"<RuleSet of {len(self.rules)} rules, {len(self.errors)} errors>"
 
-    def match(self, event: IncidentEventLike) -> list[RuleMatch]:
+    def match(self, event: IncidentEvent) -> list[RuleMatch]:
         """Return what an event matches.
 
         Args:
-            event: An `ahwire.IncidentEvent`, or anything with its attributes.
+            event: What happened.
 
         Returns:
             One match a rule, sorted by rule id. Those with `lookups` hold only when these are

@@ -123,9 +123,7 @@ def _bisect(zone: ZoneInfo, low: int, high: int, low_offset: int) -> int:
 
 
 def pieces(name: str, start: int, end: int) -> list[Piece]:
-    """Cut `[start, end)`, in Unix seconds, at each change of the zone's offset; the pieces leave no
-    gap.
-    """
+    """Cut `[start, end)`, in Unix seconds, at each change of offset; the pieces leave no gap."""
     zone = load_zone(name)
     first_year = (EPOCH + timedelta(seconds=start)).year
     last_year = (EPOCH + timedelta(seconds=end)).year

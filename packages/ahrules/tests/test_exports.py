@@ -1,0 +1,70 @@
+"""The names that others may use; a change here is a change of the public interface."""
+
+import ahrules
+import ahrules.errors
+import ahrules.testing
+
+
+def test_ahrules_exports_exactly_these_names():
+    assert sorted(ahrules.__all__) == [
+        "All",
+        "AmbiguousRuleError",
+        "AnyOf",
+        "Bucket",
+        "Condition",
+        "ConditionResult",
+        "Explanation",
+        "FieldError",
+        "Filters",
+        "InstantError",
+        "Limiter",
+        "Lookup",
+        "Not",
+        "NotificationRule",
+        "OVERFLOW_SCHEDULE",
+        "Op",
+        "Predicate",
+        "RateLimit",
+        "RuleError",
+        "RuleKey",
+        "RuleMatch",
+        "RuleSchedule",
+        "RuleSet",
+        "RuleValidationError",
+        "RulesError",
+        "Schedule",
+        "ScheduleError",
+        "TokenBucketLimiter",
+        "Unit",
+        "UnknownZoneError",
+        "batch_key",
+        "bucket",
+        "check_zone",
+        "compile_rules",
+        "explain",
+        "load_zone",
+        "next_buckets",
+        "zone_names",
+    ]
+
+
+def test_errors_exports_exactly_these_names():
+    assert sorted(ahrules.errors.__all__) == [
+        "AmbiguousRuleError",
+        "FieldError",
+        "InstantError",
+        "RuleValidationError",
+        "RulesError",
+        "ScheduleError",
+        "UnknownZoneError",
+    ]
+
+
+def test_testing_exports_exactly_these_names():
+    assert ahrules.testing.__all__ == ["LimiterContract"]
+
+
+def test_every_exported_name_exists():
+    for module in (ahrules, ahrules.errors, ahrules.testing):
+        for name in module.__all__:
+            assert hasattr(module, name)
