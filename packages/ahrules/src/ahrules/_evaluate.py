@@ -54,7 +54,7 @@ class _LookupTest:
     def ask(self, payload: Payload, answers: Answers) -> bool | None:  # noqa: ARG002 - asks elsewhere
         return answers.get(self.lookup)
 
-    def open_lookups(self, payload: Payload, answers: Answers) -> Iterator[Lookup]:
+    def open_lookups(self, payload: Payload, answers: Answers) -> Iterator[Lookup]:  # noqa: ARG002
         yield self.lookup
 
 
