@@ -1,9 +1,9 @@
-"""The file `checkpoint`: everything up to this id is done.
+r"""The file `checkpoint`: everything up to this id is done.
 
 Two lines of text::
 
-    <watermark in decimal>\\n
-    <CRC32C of the first line, its newline included, in 8 hex digits>\\n
+    <watermark in decimal>\n
+    <CRC32C of the first line, its newline included, in 8 hex digits>\n
 
 The second line may be absent. It is replaced whole: a temporary file is written, synced and
 renamed, and the directory synced. A CRC over the number without its newline is accepted too.
