@@ -1,4 +1,4 @@
-"""Real parts for the tests: a SQLite file, a broker in it, a mail server on a free loopback port."""
+"""Real parts for the tests: a SQLite file, a broker in it, a mail server on loopback."""
 
 from __future__ import annotations
 
@@ -74,14 +74,18 @@ class Sink:
         self.refuse_data: list[str] = []
         self.drop_after_data = 0
 
-    async def handle_RCPT(self, server: SMTP, session: Session, envelope: Envelope, address, options):
+    async def handle_RCPT(  # noqa: N802 - aiosmtpd's name
+        self, server: SMTP, session: Session, envelope: Envelope, address, options
+    ):
         answer = self.refuse_recipients.get(address)
         if answer is None:
             envelope.rcpt_tos.append(address)
             return "250 OK"
         return answer
 
-    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope):
+    async def handle_DATA(  # noqa: N802 - aiosmtpd's name
+        self, server: SMTP, session: Session, envelope: Envelope
+    ):
         if self.refuse_data:
             return self.refuse_data.pop(0)
         assert isinstance(envelope.content, bytes)
@@ -145,9 +149,7 @@ class Center:
     def __init__(self, database, broker, rules, channels, clock) -> None:
         self.clock = clock
         self.cache = RuleCache(store=rules, clock=clock)
-        self.matching = Matching(
-            database=database, broker=broker, rules=self.cache, clock=clock
-        )
+        self.matching = Matching(database=database, broker=broker, rules=self.cache, clock=clock)
         self.scheduling = Scheduling(database=database, broker=broker, clock=clock)
         self.sending = Sending(database=database, broker=broker, channels=channels, clock=clock)
         self.recorder = DeadLetterRecorder(database=database, broker=broker, clock=clock)

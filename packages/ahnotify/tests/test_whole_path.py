@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ahnotify.matching import publish_incidents
-from ahnotify.testing import DIGEST_RULE, incident, seed
+from ahnotify.testing import incident, seed
 
 pytestmark = pytest.mark.anyio
 

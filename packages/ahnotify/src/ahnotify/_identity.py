@@ -1,8 +1,8 @@
 """Names that stay the same however often work is repeated.
 
 Every id is a UUIDv5 under one namespace. The name is a canonical JSON array: no spaces, UTF-8, the
-tenant first, then the kind of thing, then its key. A JSON array cannot be read in two ways, so no two
-keys share a name (joined strings could: `a:b` + `c` and `a` + `b:c`).
+tenant first, then the kind of thing, then its key. A JSON array cannot be read in two ways, so no
+two keys share a name (joined strings could: `a:b` + `c` and `a` + `b:c`).
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 import anyio
+
 from ahwire import Clock
 
 __all__ = ["AsyncClock", "SystemClock", "utc_now"]

@@ -16,7 +16,8 @@
         ├── PermanentProviderError  not accepted, no attempt can help
         └── UnknownOutcomeError     perhaps accepted; nobody can tell from here
 
-Texts name the cause, the value and the way out, and never an address's message, a password or a key.
+Texts name the cause, the value and the way out, and never an address's message, a password or a
+key.
 """
 
 from __future__ import annotations

@@ -96,7 +96,8 @@ class Depth:
         ready: Messages that a consumer could have now.
         unacked: Messages that a consumer holds.
         delayed: Messages that wait for their time.
-        oldest_age_seconds: Age of the oldest ready or unacked message since it was published; 0 if none.
+        oldest_age_seconds: Age of the oldest ready or unacked message since it was published; 0 if
+            none.
     """
 
     ready: int
@@ -108,8 +109,8 @@ class Depth:
 class Delivery(Protocol):
     """One message in a consumer's hands, until exactly one of the three methods is called.
 
-    Each of them raises LeaseLostError when the message went back to its queue meanwhile (then another
-    consumer may hold it, and the caller must leave it alone), and BrokerUnavailableError or
+    Each of them raises LeaseLostError when the message went back to its queue meanwhile (then
+    another consumer may hold it, and the caller must leave it alone), and BrokerUnavailableError or
     DatabaseUnavailableError when the broker did not answer (then the message comes again).
     """
 
@@ -157,7 +158,7 @@ class Delivery(Protocol):
         ...
 
     async def dead_letter(self, reason: str) -> None:
-        """Move it to the dead-letter queue with `reason`, in one step: never gone, never in both."""
+        """Move it to the dead-letter queue with `reason`, in one step: never gone or in both."""
         ...
 
 
@@ -173,18 +174,18 @@ class Broker(Protocol):
     """Queues that survive a crash.
 
     Order: none is promised; usually first in, first out. Durability: when `publish` returned, every
-    message is in every queue of its topic and survives kill -9 (and a power loss, where the database or
-    broker is set so). Delivery is at least once: a consumer that dies gives back what it held, a lost
-    confirmation makes a publisher repeat itself, so readers must not mind a second copy; `message_id`
-    is the same in both. Poison: a message handed out more often than the broker's limit without an ack
-    goes to the dead-letter queue with the reason `delivery_limit`.
+    message is in every queue of its topic and survives kill -9 (and a power loss, where the
+    database or broker is set so). Delivery is at least once: a consumer that dies gives back what
+    it held, a lost confirmation makes a publisher repeat itself, so readers must not mind a second
+    copy; `message_id` is the same in both. Poison: a message handed out more often than the
+    broker's limit without an ack goes to the dead-letter queue with the reason `delivery_limit`.
 
     Errors: UnroutableError for a topic that the topology does not have, BrokerUnavailableError or
     DatabaseUnavailableError when there was no confirmation: then some, all or none may be queued.
     """
 
     async def publish(self, messages: Sequence[Message], *, delay_seconds: float = 0) -> None:
-        """Queue every message, visible after `delay_seconds` (a broker may round up to its own steps)."""
+        """Queue every message, visible after `delay_seconds`; a broker may round them up."""
         ...
 
     def consume(self, queue: str, *, prefetch_items: int) -> AbstractAsyncContextManager[Consumer]:

@@ -6,10 +6,10 @@ One row of `broker_jobs` is one message in one queue. `visible_at` is all its st
     visible_at >  now, receipt is null   delayed: published or given back with a delay
     visible_at >  now, receipt is set    held by a consumer until then (its lease)
 
-Claiming sets a fresh receipt and a lease; the holder renews it at a third of its length. A holder that
-dies is simply not renewing: the message becomes ready when the lease ends. Every end (ack, nack, dead
-letter) names the receipt, so a holder whose lease passed on changes nothing. Ready messages are taken
-by id, which is the order of publishing.
+Claiming sets a fresh receipt and a lease; the holder renews it at a third of its length. A holder
+that dies is simply not renewing: the message becomes ready when the lease ends. Every end (ack,
+nack, dead letter) names the receipt, so a holder whose lease passed on changes nothing. Ready
+messages are taken by id, which is the order of publishing.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class _SqlConsumer:
         self._forget(delivery)
         if result.rowcount == 0:
             raise LeaseLostError(
-                f"message {delivery.message_id} of {delivery.queue} was given back before it was done; "
+                f"message {delivery.message_id} of {delivery.queue} was given back meanwhile; "
                 "another consumer may hold it"
             )
 
@@ -149,7 +149,7 @@ class _SqlConsumer:
                 await self._broker.extend([d.receipt for d in self._held.values()])
 
     async def close(self) -> None:
-        """Give back everything; what never left the buffer was not delivered, so it is not counted."""
+        """Give back everything; what never left the buffer does not count as delivered."""
         untouched = {delivery.receipt for delivery in self._buffer}
         held, self._held = list(self._held.values()), {}
         self._buffer.clear()
@@ -174,7 +174,8 @@ class _SqlConsumer:
 class SqlBroker:
     """A `Broker` in the notification database; processes that share the file share its queues.
 
-    Durability is the database's: with SQLite as we open it, what was published survives a power loss.
+    Durability is the database's: with SQLite as we open it, what was published survives a power
+    loss.
     """
 
     def __init__(
@@ -187,13 +188,15 @@ class SqlBroker:
         poll_seconds: float = 0.25,
         deliveries_max: int = 20,
     ) -> None:
-        """Args:
-        database: Where the queues are.
-        clock: Time; the system's by default.
-        topology: Topics and queues.
-        lease_seconds: How long a dead consumer's messages stay away.
-        poll_seconds: How late a message of another process may be noticed.
-        deliveries_max: Deliveries without an ack before a message is called poison.
+        """Keep the collaborators; nothing is opened or started yet.
+
+        Args:
+            database: Where the queues are.
+            clock: Time; the system's by default.
+            topology: Topics and queues.
+            lease_seconds: How long a dead consumer's messages stay away.
+            poll_seconds: How late a message of another process may be noticed.
+            deliveries_max: Deliveries without an ack before a message is called poison.
         """
         self.database = database
         self.clock: AsyncClock = clock or SystemClock()

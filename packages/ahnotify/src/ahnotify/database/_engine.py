@@ -45,9 +45,9 @@ def async_url(url: str) -> sa.URL:
 class Database:
     """The notification database.
 
-    Transactions are shielded from cancellation: a cancelled task ends before its transaction began or
-    after it ended, never in the middle of a driver's call. They are short; no network call is made
-    inside one.
+    Transactions are shielded from cancellation: a cancelled task ends before its transaction began
+    or after it ended, never in the middle of a driver's call. They are short; no network call is
+    made inside one.
 
     On SQLite: WAL journal, `synchronous=FULL` (a commit that returned survives a power loss), and
     writers begin IMMEDIATE, one at a time in this process and in turn with other processes.
@@ -97,8 +97,8 @@ class Database:
         """A transaction that may write; committed, durably, when the block ends without an error.
 
         Raises:
-            DatabaseUnavailableError: The database did not answer or stayed locked; nothing is committed
-                unless the connection was lost during COMMIT itself.
+            DatabaseUnavailableError: The database did not answer or stayed locked; nothing is
+                committed unless the connection was lost during COMMIT itself.
         """
         if self._writer is None:
             async with self._transaction("BEGIN") as connection:

@@ -29,7 +29,7 @@ def migrate(url: str, revision: str = "head") -> None:
 
 
 def downgrade(url: str, revision: str) -> None:
-    """Take the database at `url` back to `revision` (`base` for an empty one). Data of later tables goes.
+    """Take the database at `url` back to `revision`, `base` for an empty one; later data goes.
 
     Raises:
         ConfigurationError: The URL is wrong.

@@ -161,7 +161,8 @@ delivery_targets: Final = sa.Table(
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("owner", sa.Text),
     sa.Column("lease_until", UtcDateTime),
-    # `tries` counts calls, `attempt` those that count against the limit (being told to wait does not).
+    # `tries` counts calls, `attempt` those that count against the limit (being told to wait does
+    # not).
     sa.Column("tries", sa.Integer, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("epoch", sa.Integer, nullable=False),

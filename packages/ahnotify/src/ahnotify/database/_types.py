@@ -37,7 +37,7 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
             return value
         return (value.astimezone(UTC) - _EPOCH) // _MICROSECOND
 
-    def process_result_value(self, value: object, dialect: sa.Dialect) -> datetime | None:
+    def process_result_value(self, value: object, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's signature
         """Database to Python: always aware, always UTC."""
         if value is None:
             return None

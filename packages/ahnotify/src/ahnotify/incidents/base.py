@@ -13,7 +13,8 @@ __all__ = ["IncidentStore"]
 class IncidentStore(Protocol):
     """Incidents of all tenants, by tenant and event id.
 
-    Order: none. Durability: what `write` returned for survives kill -9. Idempotence: an event written
+    Order: none. Durability: what `write` returned for survives kill -9. Idempotence: an event
+        written
     twice is there once. Errors: DatabaseUnavailableError, and then it is unknown what was written.
     Every read names its tenant and never sees another's.
     """

@@ -1,9 +1,9 @@
 """Decisions: who is told of an event, by what, in which way. Stored once, followed as they stand.
 
-The law: a decision is inserted before anything is published, under the unique key (tenant, event, rule,
-channel, recipient). What is stored wins over what would be decided now, so a redelivered event or an
-edited rule changes nothing. A digest decision brings its row of notification_batches, and that row's
-group, in the same transaction.
+The law: a decision is inserted before anything is published, under the unique key (tenant, event,
+rule, channel, recipient). What is stored wins over what would be decided now, so a redelivered
+event or an edited rule changes nothing. A digest decision brings its row of notification_batches,
+and that row's group, in the same transaction.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class DecisionStore:
     async def unpublished(
         self, tenant_id: str, *, outstanding_max: int, items_max: int
     ) -> list[Unpublished]:
-        """The tenant's oldest unpublished messages, as many as its share of the broker has room for."""
+        """The tenant's oldest unpublished messages, as many as its share has room for."""
         outstanding = (
             sa.select(sa.func.count())
             .select_from(_d)

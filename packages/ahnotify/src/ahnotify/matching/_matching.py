@@ -43,13 +43,14 @@ _PAUSE_SECONDS: Final = 5
 class Matching:
     """The matching zone. `run` keeps its rule cache, reads `incident.events`, and publishes.
 
-    Guarantees: an event is acked only after all its decisions are stored; a stored instant decision is
-    published until it is marked so, by whoever comes first: its own event, or the feeder. So a crash
-    anywhere loses nothing; the second copy that it can leave is recognised by its notification_uuid.
-    An event that cannot be decoded goes to the dead letters with the reason.
+    Guarantees: an event is acked only after all its decisions are stored; a stored instant decision
+    is published until it is marked so, by whoever comes first: its own event, or the feeder. So a
+    crash anywhere loses nothing; the second copy that it can leave is recognised by its
+    notification_uuid. An event that cannot be decoded goes to the dead letters with the reason.
 
-    Counters (`stats`): events, redelivered, undecodable, matched, decisions_instant, decisions_digest,
-    decisions_instant_overflow, rules_failed, published, parked, paused, lease_lost, errors.
+    Counters (`stats`): events, redelivered, undecodable, matched, decisions_instant,
+    decisions_digest, decisions_instant_overflow, rules_failed, published, parked, paused,
+    lease_lost, errors.
     """
 
     def __init__(
@@ -64,15 +65,18 @@ class Matching:
         consumers: int = 4,
         feed_seconds: float = 1,
     ) -> None:
-        """Args:
-        database: Where decisions are.
-        broker: Where incidents come from and messages go.
-        rules: The rules; `run` runs it too.
-        limiter: How many instant messages a recipient gets; 100 a minute in this process by default.
-        clock: Time.
-        prefetch_items: Events held without an ack.
-        consumers: Events worked on at once.
-        feed_seconds: How often parked and left-over messages are looked for.
+        """Keep the collaborators; nothing is opened or started yet.
+
+        Args:
+            database: Where decisions are.
+            broker: Where incidents come from and messages go.
+            rules: The rules; `run` runs it too.
+            limiter: How many instant messages a recipient gets; 100 a minute in this process by
+                default.
+            clock: Time.
+            prefetch_items: Events held without an ack.
+            consumers: Events worked on at once.
+            feed_seconds: How often parked and left-over messages are looked for.
         """
         self._broker = broker
         self._rules = rules

@@ -57,8 +57,8 @@ class OutgoingMessage:
     """What a provider sends.
 
     Attributes:
-        reference: The same for every attempt at this target: the service or the reader's program can tell a
-            second copy by it.
+        reference: The same for every attempt at this target: the service or the reader's program
+            can tell a second copy by it.
         tenant_id: Whose it is.
         notification_uuid: Of which notification.
         content: The rendered text.
@@ -99,10 +99,10 @@ class ProviderResult:
 class Provider(Protocol[SettingsT_contra]):
     """Takes one message to one contact.
 
-    Order: none. Durability: none of its own; when `send` returned, the service has taken the message over.
-    Idempotence: calling it twice may reach the person twice; both calls carry the same `reference`.
-    It keeps no time limit of its own beyond its settings: the caller bounds the call and treats being
-    cut short as an unknown outcome.
+    Order: none. Durability: none of its own; when `send` returned, the service has taken the
+    message over. Idempotence: calling it twice may reach the person twice; both calls carry the
+    same `reference`. It keeps no time limit of its own beyond its settings: the caller bounds the
+    call and treats being cut short as an unknown outcome.
     """
 
     async def send(

@@ -1,12 +1,13 @@
 """E-mail by SMTP.
 
-One message to one recipient in one SMTP transaction, so that a refusal belongs to exactly one person.
-TLS is required unless the settings say `plain`. The steps of the dialogue decide what a failure means:
-everything before DATA is known not to be delivered; a connection that ends in DATA is unknown.
+One message to one recipient in one SMTP transaction, so that a refusal belongs to exactly one
+person. TLS is required unless the settings say `plain`. The steps of the dialogue decide what a
+failure means: everything before DATA is known not to be delivered; a connection that ends in DATA
+is unknown.
 
-Header fields are built without the standard library's structured parser, which decodes encoded words
-inside a subject and lets a line break out of them: every value is either printable ASCII without `=?`
-or one encoded word sequence over the whole value.
+Header fields are built without the standard library's structured parser, which decodes encoded
+words inside a subject and lets a line break out of them: every value is either printable ASCII
+without `=?` or one encoded word sequence over the whole value.
 """
 
 from __future__ import annotations
@@ -32,28 +33,17 @@ from ahnotify.errors import (
     TemporaryProviderError,
     UnknownOutcomeError,
 )
+from ahnotify.providers._addresses import is_address
 from ahnotify.providers.base import OutgoingMessage, ProviderResult, TargetContact
 from ahwire import Clock
 
-__all__ = ["EmailProvider", "EmailSettings", "is_address"]
+__all__ = ["EmailProvider", "EmailSettings"]
 
 _SUBJECT_CHARS_MAX: Final = 200
 _ANSWER_CHARS_MAX: Final = 200
-#: Printable ASCII on both sides of one @; what SMTP needs quoting for is refused, as are international
-#: local parts. RFC 5321 4.5.3.1 has the lengths.
-_ADDRESS: Final = re.compile(
-    r"(?=[^@]{1,64}@)[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
-    r"@(?=.{1,253}\Z)[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-    r"(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*"
-)
 #: Controls, and the characters that some program takes for the end of a line.
 _BREAKS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _PLAIN_HEADER: Final = re.compile(r"[\x20-\x7e]*")
-
-
-def is_address(text: str) -> bool:
-    """Whether `text` is an address that can be mailed to (ASCII, no display name, no quoting)."""
-    return _ADDRESS.fullmatch(text) is not None
 
 
 @attrs.frozen(kw_only=True)
@@ -63,7 +53,8 @@ class EmailSettings:
     Attributes:
         host: The server.
         port: Its port; 587 for STARTTLS, 465 for TLS from the start.
-        tls: `starttls`, `tls` (from the start), or `plain`: no TLS at all, only for a server on this machine.
+        tls: `starttls`, `tls` (from the start), or `plain`: no TLS at all, only for a server on
+            this machine.
         sender: The address in From and in the envelope.
         sender_name: The name beside it.
         username: For AUTH, else None. Never sent without TLS.
@@ -88,9 +79,7 @@ class EmailSettings:
 
     def __attrs_post_init__(self) -> None:
         if self.tls not in ("starttls", "tls", "plain"):
-            raise ConfigurationError(
-                f"email tls is {self.tls!r}; give starttls, tls, or plain for a server on this machine"
-            )
+            raise ConfigurationError(f"email tls is {self.tls!r}; give starttls, tls or plain")
         if not is_address(self.sender):
             raise ConfigurationError(
                 f"email sender {self.sender!r} is not an address; give name@domain"
@@ -144,7 +133,8 @@ class EmailProvider:
             hostname=settings.host,
             port=settings.port,
             use_tls=settings.tls == "tls",
-            # False for the other two: STARTTLS is our own step, so that its absence has its own name.
+            # False for the other two: STARTTLS is our own step, so that its absence has its own
+            # name.
             start_tls=False,
             tls_context=context,
             local_hostname=settings.local_hostname,
@@ -216,7 +206,7 @@ def _refusal(step: str, code: int, text: str) -> TemporaryProviderError | Perman
     """4xx can pass, 5xx cannot (RFC 5321 4.2.1); anything else is not SMTP and may pass."""
     detail = _BREAKS.sub(" ", text)[:_ANSWER_CHARS_MAX]
     name = f"{step}_{code}"
-    if 500 <= code <= 599:  # noqa: PLR2004 - the two bounds are the class of the code
+    if 500 <= code <= 599:
         return PermanentProviderError(name, detail)
     return TemporaryProviderError(name, detail)
 
@@ -237,12 +227,11 @@ def build_mail(
         multipart.attach(mail)
         multipart.attach(MIMEText(_body(content.html), "html", "utf-8"))
         mail = multipart
-    name = _header(settings.sender_name)
-    # A phrase with specials would need quoting; an encoded word needs none.
-    display = name if isinstance(name, Header) else Header(str(name), "utf-8")
-    mail["From"] = f"{display.encode()} <{settings.sender}>"
+    # Encoded always: a phrase with specials would need quoting, an encoded word needs none.
+    name = Header(_line(settings.sender_name), "utf-8", header_name="From").encode()
+    mail["From"] = f"{name} <{settings.sender}>"
     mail["To"] = recipient
-    mail["Subject"] = _header(content.subject, chars_max=_SUBJECT_CHARS_MAX)
+    mail["Subject"] = _header(content.subject)
     mail["Date"] = format_datetime(date)
     mail["Message-ID"] = message_id
     mail["Auto-Submitted"] = "auto-generated"
@@ -255,11 +244,15 @@ def _body(text: str) -> str:
     return text.replace("\x00", "")
 
 
-def _header(value: str, *, chars_max: int = _SUBJECT_CHARS_MAX) -> Header | str:
-    """One header value that a parser reads back as `value` without its line breaks."""
-    line = _BREAKS.sub(" ", value).strip()
-    # Lone surrogates cannot be encoded; they are not text.
-    line = line.encode("utf-8", "replace").decode()[:chars_max]
+def _header(value: str) -> str:
+    """One ASCII header value that a parser reads back as `value` without its line breaks."""
+    line = _line(value)
     if _PLAIN_HEADER.fullmatch(line) and "=?" not in line:
         return line
-    return Header(line, "utf-8", header_name="Subject")
+    return Header(line, "utf-8", header_name="Subject").encode()
+
+
+def _line(value: str) -> str:
+    # Lone surrogates cannot be encoded; they are no text.
+    text = _BREAKS.sub(" ", value).encode("utf-8", "replace").decode()
+    return text.strip()[:_SUBJECT_CHARS_MAX]

@@ -1,8 +1,9 @@
 """The rules in memory: loaded whole at the start, then kept up by what changed.
 
 Laws: matching sees one immutable catalog at a time, swapped whole; a failed reload leaves the last
-good one; ten changes of a rule within one interval are one read, because a reload asks only for what
-has a newer revision; a full load every few minutes repairs what a gap in revisions could have hidden.
+good one; ten changes of a rule within one interval are one read, because a reload asks only for
+what has a newer revision; a full load every few minutes repairs what a gap in revisions could have
+hidden.
 """
 
 from __future__ import annotations
@@ -49,11 +50,13 @@ class RuleCache:
         reload_seconds: float = 1,
         full_sync_seconds: float = 300,
     ) -> None:
-        """Args:
-        store: Where rules come from.
-        clock: Time.
-        reload_seconds: How long changes are gathered before they are read: the debounce.
-        full_sync_seconds: How often everything is read anew.
+        """Keep the collaborators; nothing is opened or started yet.
+
+        Args:
+            store: Where rules come from.
+            clock: Time.
+            reload_seconds: How long changes are gathered before they are read: the debounce.
+            full_sync_seconds: How often everything is read anew.
         """
         self._store = store
         self._clock: AsyncClock = clock or SystemClock()

@@ -14,6 +14,7 @@ from ahnotify.clock import SystemClock, utc_now
 from ahnotify.database import Database
 from ahnotify.database import _control_tables as t
 from ahnotify.database._insert import upsert
+from ahnotify.database._require import require_tenant
 from ahnotify.errors import ConflictError, InvalidError, NotFoundError
 from ahnotify.providers.base import CHANNELS
 from ahrules import NotificationRule, RuleValidationError
@@ -86,7 +87,7 @@ class RuleStore:
         """
         now = utc_now(self._clock)
         async with self._database.write() as connection:
-            await _require_tenant(connection, tenant_id)
+            await require_tenant(connection, tenant_id)
             stored = await _read(connection, tenant_id, rule_id)
             version = (
                 stored.version if stored else await _last_version(connection, tenant_id, rule_id)
@@ -115,7 +116,9 @@ class RuleStore:
             raise NotFoundError(f"there is no rule {rule_id!r}")
         return stored
 
-    async def list(self, tenant_id: str, *, after: str = "", limit: int = 100) -> list[StoredRule]:
+    async def list_rules(
+        self, tenant_id: str, *, after: str = "", limit: int = 100
+    ) -> list[StoredRule]:
         """The tenant's rules in the order of their ids, from behind `after`."""
         query = (
             sa.select(_rules)
@@ -169,7 +172,7 @@ class RuleStore:
         return RuleChanges(
             changed=tuple(_stored(row).rule for row in live),
             removed=tuple((row["tenant_id"], row["rule_id"]) for row in gone),
-            timezones={tenant: zone for tenant, zone in zones},
+            timezones=dict(zones),
             revision=max((row["revision"] for row in rows), default=since_revision),
         )
 
@@ -266,9 +269,3 @@ async def _log(
         "created_at": at,
     }
     await connection.execute(sa.insert(t.audit_log).values(row))
-
-
-async def _require_tenant(connection: AsyncConnection, tenant_id: str) -> None:
-    query = sa.select(t.tenants.c.tenant_id).where(t.tenants.c.tenant_id == tenant_id)
-    if (await connection.execute(query)).first() is None:
-        raise NotFoundError(f"there is no tenant {tenant_id!r}; make it first")

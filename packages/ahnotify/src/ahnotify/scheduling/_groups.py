@@ -3,14 +3,14 @@
 The law of a group (tenant, rule, recipient, channel, mode, period):
 
     rows collecting, not due         wait
-    rows collecting, due             close: in one transaction under the group's lock the rows become
-                                     `queued` with batch_uuid = UUIDv5(group, generation), and the
-                                     generation is spent
+    rows collecting, due             close: in one transaction under the group's lock the rows
+                                     become `queued` with batch_uuid = UUIDv5(group, generation),
+                                     and the generation is spent
     rows that come later             belong to the next generation: a supplement
 
-Generation 0 is due `grace` after the period's end. A later one also waits until rows stopped coming for
-`quiet`, but not longer than `supplement_wait` after its first row. A batch is published after the commit,
-by its uuid and with its rows, as often as it takes until published_at is set.
+Generation 0 is due `grace` after the period's end. A later one also waits until rows stopped coming
+for `quiet`, but not longer than `supplement_wait` after its first row. A batch is published after
+the commit, by its uuid and with its rows, as often as it takes until published_at is set.
 """
 
 from __future__ import annotations

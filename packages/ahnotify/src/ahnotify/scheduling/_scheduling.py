@@ -23,7 +23,8 @@ _GROUPS_PER_LOOK: Final = 100
 class Scheduling:
     """The scheduling zone; any number of them may run, together they make each digest once.
 
-    Guarantees: the rows of a batch are committed before it is published; a crash between the two leaves
+    Guarantees: the rows of a batch are committed before it is published; a crash between the two
+        leaves
     a batch without published_at, which the sweep publishes with the same uuid and the same rows.
 
     Counters (`stats`): closed, supplements, published, republished, paused.
@@ -41,15 +42,18 @@ class Scheduling:
         look_seconds: float = 1,
         republish_seconds: float = 30,
     ) -> None:
-        """Args:
-        database: Where the rows are.
-        broker: Where digests go.
-        clock: Time.
-        grace_seconds: How long after a period's end its late events may still come.
-        quiet_seconds: How long no row may come before a supplement is closed.
-        supplement_wait_seconds: How long a supplement waits at most.
-        look_seconds: How often due groups are looked for.
-        republish_seconds: How old a batch without a confirmed publish is before it is published again.
+        """Keep the collaborators; nothing is opened or started yet.
+
+        Args:
+            database: Where the rows are.
+            broker: Where digests go.
+            clock: Time.
+            grace_seconds: How long after a period's end its late events may still come.
+            quiet_seconds: How long no row may come before a supplement is closed.
+            supplement_wait_seconds: How long a supplement waits at most.
+            look_seconds: How often due groups are looked for.
+            republish_seconds: How old a batch without a confirmed publish is before it is published
+                again.
         """
         self._broker = broker
         self._clock: AsyncClock = clock or SystemClock()

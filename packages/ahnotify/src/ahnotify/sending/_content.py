@@ -1,4 +1,4 @@
-"""From a message to its text: an instant one from what it carries, a digest from the incident store."""
+"""From a message to its text: instant from what it carries, digest from the incident store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SINCE_NAMES: Final = ("last_seen_at", "down_since")
 
 
 class EventsMissingError(Exception):
-    """Some events of a digest are not yet in the incident store; wait a little. Stays within sending."""
+    """Some events of a digest are not yet in the incident store; stays within sending."""
 
 
 class ContentMaker:

@@ -1,7 +1,7 @@
 """Reading two queues by weight, so that neither starves.
 
-The law: while both queues have messages, `weight` instant ones are taken for one digest; while one is
-empty, the other is taken without a pause. Counted here, not by broker priorities.
+The law: while both queues have messages, `weight` instant ones are taken for one digest; while one
+is empty, the other is taken without a pause. Counted here, not by broker priorities.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ _PAUSE_SECONDS: Final = 5
 class DeadLetterRecorder:
     """Reads the dead-letter queue, whatever queue its messages came from.
 
-    One row of `dead_letters` a letter, the same row when a letter comes twice; a notification that ended
-    here is `failed`, with its targets and its digest's rows. What cannot be decoded has no tenant (its
-    publisher's word for it is not trusted) and belongs to the operator.
+    One row of `dead_letters` a letter, the same row when a letter comes twice; a notification that
+    ended here is `failed`, with its targets and its digest's rows. What cannot be decoded has no
+    tenant (its publisher's word for it is not trusted) and belongs to the operator.
     """
 
     def __init__(

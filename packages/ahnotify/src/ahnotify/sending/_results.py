@@ -137,7 +137,7 @@ async def _write(
 async def _close_digest(
     connection: AsyncConnection, message: NotificationMessage, status: str, now: datetime
 ) -> None:
-    """The batch and its rows follow; an unknown end counts as failed there, where it can be replayed."""
+    """The batch and its rows follow; an unknown end counts as failed there."""
     ended = "sent" if status == "sent" else "failed"
     assert message.digest is not None
     rows, batches = t.notification_batches, t.digest_batches

@@ -46,13 +46,13 @@ _WEIGHTS: Final = {DELIVERY_INSTANT: 100, DELIVERY_DIGEST: 1}
 class Sending:
     """The sending zone; any number of processes may run it.
 
-    Guarantees: each target of a notification is called by one owner at a time, and never again once its
-    row is final. A call whose end nobody knows (a lost connection, a killed process) is `unknown`,
-    counted, and by the channel's policy sent again under the same reference: the only way in which a
-    person can be told twice.
+    Guarantees: each target of a notification is called by one owner at a time, and never again once
+    its row is final. A call whose end nobody knows (a lost connection, a killed process) is
+    `unknown`, counted, and by the channel's policy sent again under the same reference: the only
+    way in which a person can be told twice.
 
-    Counters (`stats`): messages, undecodable, sent, retried, failed, unknown, limited, dead_lettered,
-    old_copies, waited, events_missing, repaired, paused, lease_lost, errors.
+    Counters (`stats`): messages, undecodable, sent, retried, failed, unknown, limited,
+    dead_lettered, old_copies, waited, events_missing, repaired, paused, lease_lost, errors.
     """
 
     def __init__(
@@ -76,24 +76,26 @@ class Sending:
         sweep_seconds: float = 30,
         overdue_seconds: float = 60,
     ) -> None:
-        """Args:
-        database: Where targets and results are.
-        broker: Where messages come from.
-        channels: What sends, by the channel's name.
-        directory: Who has which contact; that database's by default.
-        incidents: Details of a digest's events; that database's by default.
-        clock: Time.
-        schedule: Retries; 1, 5 and 30 minutes by default.
-        public_url: Where people reach the API, for links; no link when empty.
-        queues: Queues to read, with their weights; instant 100 to digest 1 by default.
-        prefetch_items: Messages of each queue held without an ack.
-        workers: Messages worked on at once.
-        calls_max: Provider calls at once.
-        lease_seconds: How long a dead owner's target stays; longer than any channel's call.
-        reload_seconds: How often contacts are read anew.
-        missing_wait_seconds: How long a digest waits for events that are not yet stored.
-        sweep_seconds: How often lost retries are looked for.
-        overdue_seconds: How late a retry is when it counts as lost.
+        """Keep the collaborators; nothing is opened or started yet.
+
+        Args:
+            database: Where targets and results are.
+            broker: Where messages come from.
+            channels: What sends, by the channel's name.
+            directory: Who has which contact; that database's by default.
+            incidents: Details of a digest's events; that database's by default.
+            clock: Time.
+            schedule: Retries; 1, 5 and 30 minutes by default.
+            public_url: Where people reach the API, for links; no link when empty.
+            queues: Queues to read, with their weights; instant 100 to digest 1 by default.
+            prefetch_items: Messages of each queue held without an ack.
+            workers: Messages worked on at once.
+            calls_max: Provider calls at once.
+            lease_seconds: How long a dead owner's target stays; longer than any channel's call.
+            reload_seconds: How often contacts are read anew.
+            missing_wait_seconds: How long a digest waits for events that are not yet stored.
+            sweep_seconds: How often lost retries are looked for.
+            overdue_seconds: How late a retry is when it counts as lost.
 
         Raises:
             ConfigurationError: A channel's call may take longer than the lease.
@@ -101,7 +103,8 @@ class Sending:
         for name, channel in channels.items():
             if channel.attempt_timeout_seconds >= lease_seconds:
                 raise ConfigurationError(
-                    f"channel {name}: attempt_timeout_seconds is {channel.attempt_timeout_seconds}; "
+                    f"channel {name}: attempt_timeout_seconds is "
+                    f"{channel.attempt_timeout_seconds}; "
                     f"keep it under lease_seconds, {lease_seconds}"
                 )
         self._broker = broker

@@ -4,13 +4,13 @@
     final (finished_at set)               nothing to do
     epoch > e                             nothing to do: the message is an old copy
     owned, lease running                  wait for its end
-    owned, lease over                     the owner died in a call: its end is unknown (counted), then
-                                          by policy a new claim or the final status `unknown`
+    owned, lease over                     the owner died in a call: its end is unknown (counted);
+                                          by policy a new claim, or final `unknown`
     waiting, next_attempt_at in future    wait for it
     otherwise                             claimed: owner, lease, tries + 1, an attempt row `started`
 
-A claim is committed before the provider is called, and its end is written only by its owner in its own
-try, so a process that comes back after its lease changes nothing.
+A claim is committed before the provider is called, and its end is written only by its owner in its
+own try, so a process that comes back after its lease changes nothing.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ class TargetStore:
     async def overdue(
         self, before: datetime, now: datetime, *, items_max: int
     ) -> list[tuple[str, bytes]]:
-        """`(tenant_id, message)` of retries that should have come before `before`, each once a look."""
+        """`(tenant_id, message)` of retries that should have come before `before`."""
         query = (
             sa.select(_t.c.tenant_id, _t.c.notification_uuid, _t.c.target_id, _t.c.message)
             .where(_t.c.next_attempt_at <= before, _t.c.message.is_not(None))

@@ -12,8 +12,10 @@ class FakeClock:
     """Stands still until `advance`; whoever sleeps is woken when its time is passed."""
 
     def __init__(self, now: float = 1_767_225_600.0) -> None:
-        """Args:
-        now: Unix seconds to begin at.
+        """Begin at `now`.
+
+        Args:
+            now: Unix seconds to begin at.
         """
         self._now = now
         self._monotonic = 0.0

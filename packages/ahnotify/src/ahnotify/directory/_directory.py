@@ -1,19 +1,15 @@
-"""Who can be told: tenants, recipients, contacts, and the keys of those who may change them.
+"""Who can be told: tenants, recipients, contacts.
 
-Every method names a tenant and touches that tenant's rows only, but for `authenticate` (the key says
-whose it is) and `snapshot` (sending serves all).
+Every method names a tenant and touches that tenant's rows only, but for `snapshot`: sending serves
+all of them.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import secrets
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-import attrs
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -22,122 +18,15 @@ from ahnotify.clock import SystemClock, utc_now
 from ahnotify.database import Database
 from ahnotify.database import _control_tables as t
 from ahnotify.database._insert import upsert
+from ahnotify.database._require import require_tenant
+from ahnotify.directory._values import RECIPIENT_TYPES, Contact, DirectorySnapshot, RecipientKey
 from ahnotify.errors import ConflictError, InvalidError, NotFoundError
+from ahnotify.providers._addresses import is_address
 from ahnotify.providers.base import CHANNELS
-from ahnotify.providers.email import is_address
 from ahrules import Schedule, Unit, UnknownZoneError
 from ahwire import Clock
 
-__all__ = [
-    "ApiKey",
-    "Contact",
-    "Directory",
-    "DirectorySnapshot",
-    "Principal",
-    "RecipientKey",
-    "Role",
-]
-
-_KEY_PREFIX: Final = "ahn"
-_NESTING_MAX: Final = 8
 _NAME_CHARS_MAX: Final = 200
-RECIPIENT_TYPES: Final = ("user", "team", "group")
-
-
-class Role:
-    """What a key may do; each may do what those before it may, within its tenant."""
-
-    VIEWER: Final = "viewer"
-    EDITOR: Final = "editor"
-    ADMIN: Final = "admin"
-    OPERATOR: Final = "operator"
-    ORDER: Final = (VIEWER, EDITOR, ADMIN, OPERATOR)
-
-
-@attrs.frozen
-class RecipientKey:
-    """A recipient within a tenant."""
-
-    recipient_type: str
-    recipient_id: str
-
-
-@attrs.frozen(kw_only=True)
-class Contact:
-    """One address of one recipient.
-
-    Attributes:
-        tenant_id: Whose it is.
-        contact_id: Its id.
-        recipient: Whom it reaches.
-        channel: By which channel.
-        address: As the channel writes addresses.
-        enabled: Switched on.
-        verified: Known to be theirs; nothing is sent before.
-        version: Grows with every change.
-    """
-
-    tenant_id: str
-    contact_id: str
-    recipient: RecipientKey
-    channel: str
-    address: str = attrs.field(repr=False)
-    enabled: bool
-    verified: bool
-    version: int
-
-
-@attrs.frozen(kw_only=True)
-class ApiKey:
-    """A fresh key; the only time its text exists on our side."""
-
-    key_id: str
-    key: str = attrs.field(repr=False)
-
-
-@attrs.frozen(kw_only=True)
-class Principal:
-    """Who asks: the tenant and role of a key."""
-
-    tenant_id: str
-    role: str
-    key_id: str
-
-
-@attrs.frozen(kw_only=True)
-class DirectorySnapshot:
-    """Everyone's contacts and memberships at one moment, in memory.
-
-    Attributes:
-        contacts: Usable contacts by (tenant, recipient).
-        members: Members by (tenant, team or group).
-        rule_names: Names of rules by (tenant, rule), for texts.
-    """
-
-    contacts: dict[tuple[str, RecipientKey], tuple[Contact, ...]]
-    members: dict[tuple[str, RecipientKey], tuple[RecipientKey, ...]]
-    rule_names: dict[tuple[str, str], str]
-
-    def find(self, tenant_id: str, recipient: RecipientKey, channel: str) -> tuple[Contact, ...]:
-        """The contacts of `recipient` and of its members, each address once, in a stable order.
-
-        A team that holds itself, however far down, is walked once.
-        """
-        found: dict[str, Contact] = {}
-        seen: set[RecipientKey] = set()
-        level: list[RecipientKey] = [recipient]
-        for _ in range(_NESTING_MAX):
-            following: list[RecipientKey] = []
-            for each in level:
-                if each in seen:
-                    continue
-                seen.add(each)
-                for contact in self.contacts.get((tenant_id, each), ()):
-                    if contact.channel == channel:
-                        found.setdefault(contact.address, contact)
-                following.extend(self.members.get((tenant_id, each), ()))
-            level = following
-        return tuple(sorted(found.values(), key=lambda contact: contact.contact_id))
 
 
 class Directory:
@@ -195,7 +84,7 @@ class Directory:
         }
         members_of = t.recipient_members
         async with self._database.write() as connection:
-            await _require_tenant(connection, tenant_id)
+            await require_tenant(connection, tenant_id)
             row = key | {"name": name or recipient_id, "created_at": now, "updated_at": now}
             await upsert(connection, t.recipients, row)
             await connection.execute(
@@ -237,7 +126,7 @@ class Directory:
         )
         now = utc_now(self._clock)
         async with self._database.write() as connection:
-            await _require_tenant(connection, tenant_id)
+            await require_tenant(connection, tenant_id)
             version = await _next_version(connection, tenant_id, chosen, expected_version)
             contact = Contact(
                 tenant_id=tenant_id,
@@ -302,63 +191,6 @@ class Directory:
             rows = (await connection.execute(query)).mappings().all()
         return [_contact(row) for row in rows]
 
-    async def create_api_key(self, tenant_id: str, *, role: str, name: str = "") -> ApiKey:
-        """A new key of the tenant. Its text is returned here and stored nowhere.
-
-        Raises:
-            InvalidError: The role is not one.
-            NotFoundError: The tenant does not exist.
-        """
-        if role not in Role.ORDER:
-            raise InvalidError([("role", f"{role!r} is none of {', '.join(Role.ORDER)}")])
-        key_id = secrets.token_hex(8)
-        key = f"{_KEY_PREFIX}_{key_id}_{secrets.token_urlsafe(32)}"
-        async with self._database.write() as connection:
-            await _require_tenant(connection, tenant_id)
-            await connection.execute(
-                sa.insert(t.api_keys).values(
-                    tenant_id=tenant_id,
-                    key_id=key_id,
-                    key_hash=_hash(key),
-                    role=role,
-                    name=name,
-                    created_at=utc_now(self._clock),
-                )
-            )
-        return ApiKey(key_id=key_id, key=key)
-
-    async def revoke_api_key(self, tenant_id: str, key_id: str) -> None:
-        """The key is refused from now on.
-
-        Raises:
-            NotFoundError: The tenant has none of this id.
-        """
-        async with self._database.write() as connection:
-            result = await connection.execute(
-                sa.update(t.api_keys)
-                .where(t.api_keys.c.tenant_id == tenant_id, t.api_keys.c.key_id == key_id)
-                .values(revoked_at=utc_now(self._clock))
-            )
-        if result.rowcount == 0:
-            raise NotFoundError(f"there is no key {key_id!r}")
-
-    async def authenticate(self, key: str) -> Principal | None:
-        """Whose key this is; None when it is nobody's (any more). Compared in constant time."""
-        prefix, _, rest = key.partition("_")
-        key_id = rest.partition("_")[0]
-        if prefix != _KEY_PREFIX or not key_id:
-            return None
-        # The key's own id is what is looked up: the tenant is what it tells.
-        query = sa.select(t.api_keys).where(
-            t.api_keys.c.key_id == key_id, t.api_keys.c.revoked_at.is_(None)
-        )
-        async with self._database.read() as connection:
-            row = (await connection.execute(query)).mappings().one_or_none()
-        stored = row["key_hash"] if row is not None else bytes(32)
-        if not hmac.compare_digest(stored, _hash(key)) or row is None:
-            return None
-        return Principal(tenant_id=row["tenant_id"], role=row["role"], key_id=key_id)
-
     async def snapshot(self) -> DirectorySnapshot:
         """Everything that sending needs, of all tenants, as it is now."""
         return await self._snapshot(None)
@@ -388,10 +220,6 @@ class Directory:
             members[whole] = (*members.get(whole, ()), member)
         names = {(row["tenant_id"], row["rule_id"]): row["name"] for row in rule_rows}
         return DirectorySnapshot(contacts=contacts, members=members, rule_names=names)
-
-
-def _hash(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "replace")).digest()
 
 
 def _contact(row: sa.RowMapping) -> Contact:
@@ -424,12 +252,6 @@ def _type_problems(field: str, value: str) -> list[tuple[str, str]]:
 def _raise(problems: Sequence[tuple[str, str]]) -> None:
     if problems:
         raise InvalidError(list(problems))
-
-
-async def _require_tenant(connection: AsyncConnection, tenant_id: str) -> None:
-    query = sa.select(t.tenants.c.tenant_id).where(t.tenants.c.tenant_id == tenant_id)
-    if (await connection.execute(query)).first() is None:
-        raise NotFoundError(f"there is no tenant {tenant_id!r}; make it first")
 
 
 async def _next_version(

@@ -1,0 +1,271 @@
+"""The rules API: rules, contacts, and what became of notifications, as JSON over HTTP.
+
+Everything is within the tenant of the caller's key; no route takes a tenant.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import attrs
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ahnotify.api._http import (
+    cursor_time,
+    guarded,
+    problem,
+    read_cursor,
+    read_limit,
+    read_object,
+    read_version,
+    reply,
+    write_cursor,
+)
+from ahnotify.broker.base import RULE_EVENTS, Broker, Message
+from ahnotify.clock import SystemClock, utc_now
+from ahnotify.database import Database
+from ahnotify.directory import ApiKeys, Contact, Directory, Principal, Role
+from ahnotify.errors import InvalidError
+from ahnotify.history import History
+from ahnotify.rules import RuleStore, StoredRule
+from ahwire import Clock
+from ahwire.notification import RuleChange, RuleChangedEvent
+
+
+def rules_app(*, database: Database, broker: Broker, clock: Clock | None = None) -> Starlette:
+    """The API as an ASGI application.
+
+    Keys are made by `ApiKeys.create`; viewers read, editors write. Changes carry `If-Match` with
+    the ETag that was read, or `If-None-Match: *` to only ever create; without either the last one
+    wins. After a rule's commit a RuleChangedEvent is published; should that fail, rule caches still
+    see the change at their next reload.
+
+    Args:
+        database: The notification database.
+        broker: Where RuleChangedEvents go.
+        clock: Time.
+    """
+    api = _Api(database=database, broker=broker, clock=clock or SystemClock())
+
+    async def on_http_error(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return problem(error.status_code, "http", error.detail)
+
+    return Starlette(
+        routes=[
+            Route("/v1/rules", api.viewer(api.list_rules), methods=["GET"]),
+            Route("/v1/rules", api.editor(api.create_rule), methods=["POST"]),
+            Route("/v1/rules/{rule_id}", api.viewer(api.get_rule), methods=["GET"]),
+            Route("/v1/rules/{rule_id}", api.editor(api.put_rule), methods=["PUT"]),
+            Route("/v1/rules/{rule_id}", api.editor(api.delete_rule), methods=["DELETE"]),
+            Route("/v1/contacts", api.viewer(api.list_contacts), methods=["GET"]),
+            Route("/v1/contacts", api.editor(api.create_contact), methods=["POST"]),
+            Route("/v1/contacts/{contact_id}", api.viewer(api.get_contact), methods=["GET"]),
+            Route("/v1/contacts/{contact_id}", api.editor(api.put_contact), methods=["PUT"]),
+            Route("/v1/contacts/{contact_id}", api.editor(api.delete_contact), methods=["DELETE"]),
+            Route("/v1/notifications", api.viewer(api.list_notifications), methods=["GET"]),
+            Route("/v1/notifications/{uuid}", api.viewer(api.get_notification), methods=["GET"]),
+            Route("/v1/dead-letters", api.viewer(api.list_dead_letters), methods=["GET"]),
+        ],
+        exception_handlers={HTTPException: on_http_error},
+    )
+
+
+class _Api:
+    def __init__(self, *, database: Database, broker: Broker, clock: Clock) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._keys = ApiKeys(database=database, clock=clock)
+        self._rules = RuleStore(database=database, clock=clock)
+        self._directory = Directory(database=database, clock=clock)
+        self._history = History(database=database)
+
+    def viewer(self, handler: Any) -> Any:
+        return guarded(self._keys, handler, role=Role.VIEWER)
+
+    def editor(self, handler: Any) -> Any:
+        return guarded(self._keys, handler, role=Role.EDITOR)
+
+    # Rules
+
+    async def list_rules(self, request: Request, caller: Principal) -> Response:
+        limit = read_limit(request)
+        after = _text_cursor(request)
+        rules = await self._rules.list_rules(caller.tenant_id, after=after, limit=limit + 1)
+        shown = rules[:limit]
+        more = write_cursor(shown[-1].rule.rule_id) if len(rules) > limit else None
+        return reply({"rules": [_rule_json(each) for each in shown], "next_cursor": more})
+
+    async def create_rule(self, request: Request, caller: Principal) -> Response:
+        definition = await read_object(request)
+        rule_id = definition.pop("rule_id", None) or secrets.token_hex(8)
+        if not isinstance(rule_id, str):
+            raise InvalidError([("rule_id", "is not a text")])
+        return await self._store_rule(caller, rule_id, definition, expected_version=0)
+
+    async def get_rule(self, request: Request, caller: Principal) -> Response:
+        stored = await self._rules.get(caller.tenant_id, request.path_params["rule_id"])
+        return reply(_rule_json(stored), version=stored.version)
+
+    async def put_rule(self, request: Request, caller: Principal) -> Response:
+        return await self._store_rule(
+            caller,
+            request.path_params["rule_id"],
+            await read_object(request),
+            expected_version=read_version(request),
+        )
+
+    async def _store_rule(
+        self,
+        caller: Principal,
+        rule_id: str,
+        definition: dict[str, Any],
+        *,
+        expected_version: int | None,
+    ) -> Response:
+        stored = await self._rules.put(
+            caller.tenant_id,
+            rule_id,
+            definition,
+            actor=f"key:{caller.key_id}",
+            expected_version=expected_version,
+        )
+        change = RuleChange.CREATED if stored.created else RuleChange.UPDATED
+        if not stored.rule.enabled:
+            change = RuleChange.DISABLED
+        await self._announce(caller.tenant_id, rule_id, change)
+        status = 201 if stored.created else 200
+        return reply(_rule_json(stored), status, version=stored.version)
+
+    async def delete_rule(self, request: Request, caller: Principal) -> Response:
+        rule_id = request.path_params["rule_id"]
+        await self._rules.delete(
+            caller.tenant_id,
+            rule_id,
+            actor=f"key:{caller.key_id}",
+            expected_version=read_version(request),
+        )
+        await self._announce(caller.tenant_id, rule_id, RuleChange.DELETED)
+        return Response(status_code=204)
+
+    async def _announce(self, tenant_id: str, rule_id: str, change: RuleChange) -> None:
+        now = utc_now(self._clock)
+        event = RuleChangedEvent(
+            event_type=change, tenant_id=tenant_id, rule_id=rule_id, occurred_at=now
+        )
+        message = Message(
+            topic=RULE_EVENTS,
+            body=event.to_json(),
+            message_id=secrets.token_hex(16),
+            tenant_id=tenant_id,
+        )
+        await self._broker.publish([message])
+
+    # Contacts
+
+    async def list_contacts(self, request: Request, caller: Principal) -> Response:
+        limit = read_limit(request)
+        after = _text_cursor(request)
+        found = await self._directory.list_contacts(caller.tenant_id, after=after, limit=limit + 1)
+        shown = found[:limit]
+        more = write_cursor(shown[-1].contact_id) if len(found) > limit else None
+        return reply({"contacts": [_contact_json(each) for each in shown], "next_cursor": more})
+
+    async def create_contact(self, request: Request, caller: Principal) -> Response:
+        fields = _contact_fields(await read_object(request))
+        contact = await self._directory.put_contact(caller.tenant_id, **fields)
+        return reply(_contact_json(contact), 201, version=contact.version)
+
+    async def get_contact(self, request: Request, caller: Principal) -> Response:
+        contact = await self._directory.get_contact(
+            caller.tenant_id, request.path_params["contact_id"]
+        )
+        return reply(_contact_json(contact), version=contact.version)
+
+    async def put_contact(self, request: Request, caller: Principal) -> Response:
+        fields = _contact_fields(await read_object(request))
+        contact_id = request.path_params["contact_id"]
+        await self._directory.get_contact(caller.tenant_id, contact_id)
+        contact = await self._directory.put_contact(
+            caller.tenant_id,
+            **fields,
+            contact_id=contact_id,
+            expected_version=read_version(request),
+        )
+        return reply(_contact_json(contact), version=contact.version)
+
+    async def delete_contact(self, request: Request, caller: Principal) -> Response:
+        await self._directory.delete_contact(
+            caller.tenant_id,
+            request.path_params["contact_id"],
+            expected_version=read_version(request),
+        )
+        return Response(status_code=204)
+
+    # History
+
+    async def list_notifications(self, request: Request, caller: Principal) -> Response:
+        limit = read_limit(request)
+        parts = read_cursor(request, 2)
+        before = (cursor_time(parts[0]), str(parts[1])) if parts else None
+        found = await self._history.recent(caller.tenant_id, before=before, limit=limit + 1)
+        shown = found[:limit]
+        last = shown[-1] if shown else None
+        more = (
+            write_cursor(last.created_at, last.notification_uuid)
+            if last and len(found) > limit
+            else None
+        )
+        return reply({"notifications": shown, "next_cursor": more})
+
+    async def get_notification(self, request: Request, caller: Principal) -> Response:
+        return reply(await self._history.story(caller.tenant_id, request.path_params["uuid"]))
+
+    async def list_dead_letters(self, request: Request, caller: Principal) -> Response:
+        letters = await self._history.dead_letters(caller.tenant_id, limit=read_limit(request))
+        return reply({"dead_letters": letters})
+
+
+def _text_cursor(request: Request) -> str:
+    parts = read_cursor(request, 1)
+    return str(parts[0]) if parts else ""
+
+
+def _rule_json(stored: StoredRule) -> dict[str, Any]:
+    return stored.rule.to_dict() | {"version": stored.version}
+
+
+def _contact_json(contact: Contact) -> dict[str, Any]:
+    fields = attrs.asdict(contact)
+    recipient = fields.pop("recipient")
+    del fields["tenant_id"]
+    return {**fields, **recipient}
+
+
+_CONTACT_TEXTS = ("recipient_type", "recipient_id", "channel", "address")
+_CONTACT_FLAGS = {"enabled": True, "verified": False}
+
+
+def _contact_fields(body: dict[str, Any]) -> dict[str, Any]:
+    problems = [
+        (name, "is not a text") for name in _CONTACT_TEXTS if not isinstance(body.get(name), str)
+    ]
+    problems += [
+        (name, "is not true or false")
+        for name, default in _CONTACT_FLAGS.items()
+        if not isinstance(body.get(name, default), bool)
+    ]
+    problems += [
+        (name, "is not a field of a contact")
+        for name in body
+        if name not in _CONTACT_TEXTS and name not in _CONTACT_FLAGS
+    ]
+    if problems:
+        raise InvalidError(problems)
+    fields: dict[str, Any] = {name: body[name] for name in _CONTACT_TEXTS}
+    return fields | {name: body.get(name, default) for name, default in _CONTACT_FLAGS.items()}
