@@ -43,7 +43,7 @@ class _ConditionTest:
     def ask(self, payload: Payload, answers: Answers) -> bool | None:  # noqa: ARG002 - asks nobody
         return self.check(find(payload, self.parts))
 
-    def open_lookups(self, payload: Payload, answers: Answers) -> Iterator[Lookup]:  # noqa: ARG002
+    def open_lookups(self, payload: Payload, answers: Answers) -> Iterator[Lookup]:  # noqa: ARG002 - a condition asks nobody
         return iter(())
 
 
@@ -54,7 +54,7 @@ class _LookupTest:
     def ask(self, payload: Payload, answers: Answers) -> bool | None:  # noqa: ARG002 - asks elsewhere
         return answers.get(self.lookup)
 
-    def open_lookups(self, payload: Payload, answers: Answers) -> Iterator[Lookup]:  # noqa: ARG002
+    def open_lookups(self, payload: Payload, answers: Answers) -> Iterator[Lookup]:  # noqa: ARG002 - an open one is itself
         yield self.lookup
 
 
