@@ -8,9 +8,11 @@ million empty members costs time in proportion to its length only.
 """
 
 import zlib
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, ModuleType
 from typing import Protocol
+
+import attrs
 
 from ahwire.errors import BadBodyError, TooLargeError, UnsupportedEncodingError
 
@@ -29,10 +31,13 @@ _SPOKEN = "gzip, zstd"
 
 _GZIP_WBITS = 31
 _GZIP_LEVEL = 6
-# Deflate gives at most 1,032 times what it takes: 2 KiB give about 2 MiB.
-_GZIP_SLICE_BYTES = 2048
-# A zstd block takes at least 4 bytes and gives at most 128 KiB: 64 bytes give at most 2 MiB.
-_ZSTD_SLICE_BYTES = 64
+# What one byte of input can become at most: 258 bytes for 2 bits of deflate, and 128 KiB for the 4
+# bytes of the smallest zstd block.
+_GZIP_GAIN = 1032
+_ZSTD_GAIN = 32 << 10
+_OVERSHOOT_BYTES_MAX = 2 << 20
+# Keeps small what one call gives, and what is copied behind each of many small members.
+_SLICE_BYTES_MAX = 2 << 10
 _ZSTD_LEVEL = 3
 # The largest window that RFC 8878 asks every decoder to take.
 _ZSTD_WINDOW_BYTES_MAX = 8 << 20
@@ -46,6 +51,15 @@ class _Inflater(Protocol):
     @property
     def unused_data(self) -> bytes: ...
     def decompress(self, data: bytes, /) -> bytes: ...
+
+
+@attrs.frozen
+class _Coding:
+    """How a coding is inflated: what makes a member's inflater, its error, what a byte can give."""
+
+    begin: Callable[[], _Inflater]
+    error: type[Exception]
+    gain: int
 
 
 def compress(data: bytes, coding: str = GZIP) -> bytes:
@@ -93,16 +107,8 @@ class Decompressor:
         name = _coding_name(coding)
         self._left = plain_bytes_max
         self._plain_bytes_max = plain_bytes_max
-        self._errors: tuple[type[Exception], ...] = (zlib.error,)
-        self._slice_bytes = _GZIP_SLICE_BYTES
-        self._begin: Callable[[], _Inflater] | None = None
-        if name == GZIP:
-            self._begin = _begin_gzip
-        elif name == ZSTD:
-            self._begin = _begin_zstd
-            self._slice_bytes = _ZSTD_SLICE_BYTES
-            self._errors = (_zstandard().ZstdError,)
-        self._current = self._begin() if self._begin else None
+        self._coding = _CODINGS[name]() if name in _CODINGS else None
+        self._current: _Inflater | None = None
 
     def feed(self, chunk: bytes) -> bytes:
         """What the chunk adds to the plain body; often empty.
@@ -111,14 +117,18 @@ class Decompressor:
             TooLargeError: more would come out than the limit allows.
             BadBodyError: the bytes are not of this coding.
         """
-        if self._begin is None:
+        if self._coding is None:
             self._spend(len(chunk))
             return bytes(chunk)
-        view = memoryview(chunk)
-        plain = bytearray()
-        for start in range(0, len(view), self._slice_bytes):
-            plain += self._feed_slice(bytes(view[start : start + self._slice_bytes]))
-        return bytes(plain)
+        plain: list[bytes] = []
+        start = 0
+        while start < len(chunk):
+            # Half of what is still allowed bounds how much may go in at once.
+            room = max(self._left // 2, _OVERSHOOT_BYTES_MAX)
+            end = start + min(room // self._coding.gain, _SLICE_BYTES_MAX)
+            self._feed_slice(self._coding, chunk[start:end], plain)
+            start = end
+        return b"".join(plain)
 
     def finish(self) -> bytes:
         """End the body; returns what was still held back.
@@ -126,27 +136,25 @@ class Decompressor:
         Raises:
             BadBodyError: the body ends before its coding does.
         """
-        if self._current is not None and not self._current.eof:
+        if self._coding is not None and (self._current is None or not self._current.eof):
             msg = "the compressed body is cut: it ends before its coding does; send it whole"
             raise BadBodyError(msg)
         return b""
 
-    def _feed_slice(self, data: bytes) -> bytes:
-        assert self._begin is not None
-        assert self._current is not None
-        plain = b""
+    def _feed_slice(self, coding: _Coding, data: bytes, plain: list[bytes]) -> None:
+        current = self._current
         while data:
-            if self._current.eof:
-                self._current = self._begin()
+            if current is None or current.eof:
+                current = self._current = coding.begin()
             try:
-                part = self._current.decompress(data)
-            except self._errors as error:
+                part = current.decompress(data)
+            except coding.error as error:
                 msg = f"the compressed body cannot be read ({error}); send it as one whole stream"
                 raise BadBodyError(msg) from error
-            self._spend(len(part))
-            plain += part
-            data = self._current.unused_data if self._current.eof else b""
-        return plain
+            if part:
+                self._spend(len(part))
+                plain.append(part)
+            data = current.unused_data if current.eof else b""
 
     def _spend(self, count: int) -> None:
         self._left -= count
@@ -163,14 +171,15 @@ def _coding_name(coding: str | None) -> str:
     return name
 
 
-def _begin_gzip() -> _Inflater:
-    return zlib.decompressobj(_GZIP_WBITS)
+def _gzip() -> _Coding:
+    return _Coding(lambda: zlib.decompressobj(_GZIP_WBITS), zlib.error, _GZIP_GAIN)
 
 
-def _begin_zstd() -> _Inflater:
-    decompressor = _zstandard().ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
-    inflater: _Inflater = decompressor.decompressobj()
-    return inflater
+def _zstd() -> _Coding:
+    library = _zstandard()
+    # One decompressor serves all frames of a body: one each would cost more than the inflating.
+    decompressor = library.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
+    return _Coding(decompressor.decompressobj, library.ZstdError, _ZSTD_GAIN)
 
 
 def _zstandard() -> ModuleType:
@@ -181,3 +190,6 @@ def _zstandard() -> ModuleType:
         msg = "content coding zstd needs the zstandard library; install ahwire[zstd], or use gzip"
         raise UnsupportedEncodingError(msg) from error
     return zstandard
+
+
+_CODINGS: Mapping[str, Callable[[], _Coding]] = MappingProxyType({GZIP: _gzip, ZSTD: _zstd})
