@@ -1,6 +1,6 @@
 """The development hub: plays the access hub for development, the demo and the tests."""
 
-from ah_server.hub._database import open_database
+from ah_server.hub._database import HubDatabase, open_database
 from ah_server.hub.app import PREFIX, hub_app
 from ah_server.hub.bridge import Bridge, to_incident
 from ah_server.hub.company_settings import CompanySettingsTable
@@ -18,6 +18,7 @@ __all__ = [
     "FaultPlan",
     "Faults",
     "FencedError",
+    "HubDatabase",
     "Identities",
     "LicenseLine",
     "LoggedEvent",

@@ -3,12 +3,12 @@
 import hashlib
 import json
 
-from ahwire.hub import RejectedEvent
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ahwire import Event
 from ahwire.errors import DecodeError
+from ahwire.hub import RejectedEvent
 
 BODY_BYTES_MAX = 8 << 20
 EVENTS_MAX = 200

@@ -1,11 +1,14 @@
 """The hub's SQLite file: opened, owner-only, one writer at a time."""
 
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 from sqlalchemy import event, insert, select
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from ah_server.errors import StateDirectoryError
 from ah_server.hub._tables import meta, metadata
@@ -13,7 +16,32 @@ from ah_server.hub._tables import meta, metadata
 SCHEMA_VERSION = 1
 
 
-async def open_database(path: Path) -> AsyncEngine:
+class HubDatabase:
+    """The opened file. Transactions come one after the other, and none is left half."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._turn = anyio.Lock()
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction: committed durably when the block ends, rolled back when it raises.
+
+        The wait for the turn can be cancelled. What follows cannot: it is a matter of
+        milliseconds, and the driver does not survive a cancellation in the middle of a call.
+        """
+        async with self._turn:
+            with anyio.CancelScope(shield=True):
+                async with self._engine.begin() as connection:
+                    yield connection
+
+    async def aclose(self) -> None:
+        """Closes the file."""
+        with anyio.CancelScope(shield=True):
+            await self._engine.dispose()
+
+
+async def open_database(path: Path) -> HubDatabase:
     """Opens the file, making it and its tables when they are missing.
 
     Raises:
@@ -32,18 +60,19 @@ async def open_database(path: Path) -> AsyncEngine:
     engine = create_async_engine(f"sqlite+aiosqlite:///{path}", pool_size=1, max_overflow=0)
     event.listen(engine.sync_engine, "connect", _prepare)
     event.listen(engine.sync_engine, "begin", _begin)
-    async with engine.begin() as connection:
+    database = HubDatabase(engine)
+    async with database.begin() as connection:
         await connection.run_sync(metadata.create_all)
         found = await connection.scalar(select(meta.c.value).where(meta.c.name == "schema"))
         if found is None:
             await connection.execute(insert(meta).values(name="schema", value=SCHEMA_VERSION))
     if found not in (None, SCHEMA_VERSION):
-        await engine.dispose()
+        await database.aclose()
         raise StateDirectoryError(
             f"the hub's file {path} has schema {found}, this program knows {SCHEMA_VERSION};"
             " use the program that made it, or another state_dir"
         )
-    return engine
+    return database
 
 
 def _prepare(connection: Any, _record: Any) -> None:

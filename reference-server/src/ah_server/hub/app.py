@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from ahwire.hub import CompanySettings, Heartbeat, SeenReport
 from jinja2 import Environment, PackageLoader, select_autoescape
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -26,6 +25,7 @@ from ah_server.hub.faults import FaultPlan, Faults
 from ah_server.hub.identities import EnrollRefusedError, Identities
 from ah_server.settings import Secret
 from ahwire.errors import DecodeError
+from ahwire.hub import CompanySettings, Heartbeat, SeenReport
 
 PREFIX = "/api/v1/monitoring/collector"
 _EMPTY_RULES = b'{"rules":[]}'

@@ -10,10 +10,9 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from ahwire.notification import Severity
-
 from ah_server.hub.event_log import EventLog, LoggedEvent
 from ahwire import Backoff, Event, IncidentEvent, Rng
+from ahwire.notification import Severity
 
 CURSOR = "bridge"
 PAGE = 100

@@ -8,12 +8,12 @@ import json
 from collections.abc import Sequence
 
 import attrs
-from ahwire.hub import EventsReply, EventType, Heartbeat, RejectedEvent
 from sqlalchemy import Connection, func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncEngine
 
+from ah_server.hub._database import HubDatabase
 from ah_server.hub._tables import events, heartbeats, meta, states
 from ahwire import Clock, Event, now_ms
+from ahwire.hub import EventsReply, EventType, Heartbeat, RejectedEvent
 
 _FENCE = "fence"
 
@@ -38,8 +38,8 @@ class LoggedEvent:
 class EventLog:
     """Records events once by event_id and answers what came after a position."""
 
-    def __init__(self, *, engine: AsyncEngine, clock: Clock) -> None:
-        self._engine = engine
+    def __init__(self, *, database: HubDatabase, clock: Clock) -> None:
+        self._database = database
         self._clock = clock
 
     async def record(
@@ -62,7 +62,7 @@ class EventLog:
             for event in accepted:
                 _record_one(sync, event, received_ms)
 
-        async with self._engine.begin() as connection:
+        async with self._database.begin() as connection:
             await connection.run_sync(write)
         return EventsReply(
             accepted=tuple(event.event_id for event in accepted), rejected=tuple(rejected)
@@ -86,7 +86,7 @@ class EventLog:
         return await self._read(query)
 
     async def _read(self, query: "object") -> tuple[LoggedEvent, ...]:
-        async with self._engine.begin() as connection:
+        async with self._database.begin() as connection:
             rows = (await connection.execute(query)).mappings().all()  # type: ignore[call-overload]  # a Select
         return tuple(
             LoggedEvent(
@@ -100,18 +100,18 @@ class EventLog:
     async def count_by_type(self) -> dict[str, int]:
         """How many events of each type were recorded."""
         query = select(events.c.type, func.count()).group_by(events.c.type)
-        async with self._engine.begin() as connection:
+        async with self._database.begin() as connection:
             return {row[0]: row[1] for row in await connection.execute(query)}
 
     async def cursor(self, name: str) -> int:
         """A reader's place in the log; 0 at first."""
-        async with self._engine.begin() as connection:
+        async with self._database.begin() as connection:
             found = await connection.scalar(select(meta.c.value).where(meta.c.name == name))
         return found or 0
 
     async def move_cursor(self, name: str, position: int) -> None:
         """Notes that a reader is done with all up to a position."""
-        async with self._engine.begin() as connection:
+        async with self._database.begin() as connection:
             await connection.run_sync(_put_meta, name, position)
 
     async def record_heartbeat(self, heartbeat: Heartbeat) -> None:
@@ -128,7 +128,7 @@ class EventLog:
                     insert(heartbeats).values(collector_id=heartbeat.collector_id, **values)
                 )
 
-        async with self._engine.begin() as connection:
+        async with self._database.begin() as connection:
             await connection.run_sync(write)
 
 

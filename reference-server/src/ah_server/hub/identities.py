@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import attrs
-from ahwire.hub import AgentPage, AgentState, EnrollGrant, RenewGrant
 from sqlalchemy import Connection, RowMapping, func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from ah_server.hub._database import HubDatabase
 from ah_server.hub._tables import agents, licenses
 from ahwire import AgentRecord, Clock, now_ms
+from ahwire.hub import AgentPage, AgentState, EnrollGrant, RenewGrant
 from ahwire.names import is_id
 
 REPEAT_WINDOW_MS = 600_000
@@ -62,15 +63,15 @@ class Identities:
     """Licenses, enrolment, renewal, look-up and the pages of the sync.
 
     Args:
-        engine: the hub's database.
+        database: the hub's database.
         clock: wall clock of every stamp.
         token_ttl_seconds: life of a token; None: for ever.
     """
 
     def __init__(
-        self, *, engine: AsyncEngine, clock: Clock, token_ttl_seconds: float | None = None
+        self, *, database: HubDatabase, clock: Clock, token_ttl_seconds: float | None = None
     ) -> None:
-        self._engine = engine
+        self._database = database
         self._clock = clock
         self._token_ttl_seconds = token_ttl_seconds
 
@@ -88,7 +89,7 @@ class Identities:
                 )
         text = "ahl_" + secrets.token_urlsafe(24)
         now = now_ms(self._clock)
-        async with self._engine.begin() as connection:
+        async with self._database.begin() as connection:
             await connection.execute(
                 insert(licenses).values(
                     license_hash=_sha256(text),
@@ -115,7 +116,7 @@ class Identities:
             raise EnrollRefusedError(404, "license_unknown", "the license is missing")
         if not isinstance(machine_id, str) or not machine_id:
             raise EnrollRefusedError(422, "binding_failed", "machine_id is missing")
-        async with self._engine.begin() as connection:
+        async with self._database.begin() as connection:
             found = await self._usable_license(connection, _sha256(license_text), machine_id)
             now = now_ms(self._clock)
             again = found["agent_id"] is not None
@@ -178,7 +179,7 @@ class Identities:
         Raises:
             EnrollRefusedError: the agent is unknown or not active.
         """
-        async with self._engine.begin() as connection:
+        async with self._database.begin() as connection:
             row = await _agent_row(connection, agent_id)
             if row is None or row["state"] != AgentState.ACTIVE.value:
                 raise EnrollRefusedError(404, "not_found", f"no active agent {agent_id}")
@@ -209,7 +210,7 @@ class Identities:
 
     async def revoke(self, agent_id: str) -> bool:
         """Revokes an agent; false when there is none."""
-        async with self._engine.begin() as connection:
+        async with self._database.begin() as connection:
             if await _agent_row(connection, agent_id) is None:
                 return False
             await _write_agent(connection, agent_id, {"state": AgentState.REVOKED.value})
@@ -219,7 +220,7 @@ class Identities:
         """The agent whose current or previous token has this hash."""
         if re.fullmatch(r"[0-9a-f]{64}", token_hash) is None:
             return None
-        async with self._engine.begin() as connection:
+        async with self._database.begin() as connection:
             query = select(agents).where(
                 (agents.c.token_hash == token_hash) | (agents.c.prev_token_hash == token_hash)
             )
@@ -235,7 +236,7 @@ class Identities:
         if since and not (since.isascii() and since.isdigit()):
             raise ValueError(f"since {since[:40]!r} is not a cursor of this hub; begin with none")
         limit = max(1, min(limit, PAGE_MAX))
-        async with self._engine.begin() as connection:
+        async with self._database.begin() as connection:
             query = (
                 select(agents)
                 .where(agents.c.change > int(since or 0))
@@ -252,7 +253,7 @@ class Identities:
 
     async def record_seen(self, seen: Mapping[str, int]) -> None:
         """Notes when agents were last heard; an older stamp never replaces a newer one."""
-        async with self._engine.begin() as connection:
+        async with self._database.begin() as connection:
             for agent_id, at_ms in seen.items():
                 newer = agents.c.last_seen_ms.is_(None) | (agents.c.last_seen_ms < at_ms)
                 await connection.execute(
@@ -263,7 +264,7 @@ class Identities:
 
     async def record_inventory(self, agent_id: str, body: str) -> None:
         """Keeps the newest inventory of an agent."""
-        async with self._engine.begin() as connection:
+        async with self._database.begin() as connection:
             await connection.execute(
                 update(agents).where(agents.c.agent_id == agent_id).values(inventory=body)
             )
@@ -272,7 +273,7 @@ class Identities:
         """The newest licenses."""
         fields = [licenses.c[name] for name in attrs.fields_dict(LicenseLine)]
         query = select(*fields).order_by(licenses.c.created_ms.desc()).limit(limit)
-        async with self._engine.begin() as connection:
+        async with self._database.begin() as connection:
             rows = (await connection.execute(query)).mappings().all()
         return tuple(LicenseLine(**row) for row in rows)
 
@@ -280,7 +281,7 @@ class Identities:
         """Agents by company and server."""
         fields = [agents.c[name] for name in attrs.fields_dict(AgentLine)]
         query = select(*fields).order_by(agents.c.company_id, agents.c.server_id).limit(limit)
-        async with self._engine.begin() as connection:
+        async with self._database.begin() as connection:
             rows = (await connection.execute(query)).mappings().all()
         return tuple(AgentLine(**row) for row in rows)
 

@@ -1,0 +1,144 @@
+"""The demo's agent: `ahagent`, as a child process with a configuration and a state of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+import attrs
+import yaml
+from anyio.abc import Process
+
+from ah_server.errors import ServerError
+
+_LOG_TAIL_BYTES = 4000
+
+
+@attrs.frozen(kw_only=True)
+class AgentFiles:
+    """Where the agent's files are."""
+
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        """Its configuration."""
+        return self.folder / "agent.yaml"
+
+    @property
+    def state(self) -> Path:
+        """Its state directory, with credentials and WAL."""
+        return self.folder / "state"
+
+    @property
+    def ledger(self) -> Path:
+        """A line for each batch for which append had returned."""
+        return self.folder / "ledger.jsonl"
+
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self.folder / "agent.log"
+
+    @property
+    def is_enrolled(self) -> bool:
+        """Whether an earlier run left its credentials."""
+        return (self.state / "credentials.json").exists()
+
+
+class AgentProcess:
+    """Enrols, starts, kills and stops the agent."""
+
+    def __init__(self, *, files: AgentFiles, collector_url: str, interval_seconds: float) -> None:
+        self.files = files
+        self._collector_url = collector_url
+        self._interval_seconds = interval_seconds
+        self._process: Process | None = None
+
+    def write_config(self) -> None:
+        """Writes the configuration anew; the collector's port can differ from run to run."""
+        self.files.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        config = {
+            "collector_url": self._collector_url,
+            "state_dir": str(self.files.state),
+            "interval": f"{self._interval_seconds:g}s",
+            "allow_short_interval": True,
+            "log": {"level": "info", "file": str(self.files.log)},
+        }
+        self.files.config.write_text(yaml.safe_dump(config, sort_keys=False))
+
+    async def enroll(self, license_text: str) -> None:
+        """Enrols with a license, which goes through standard input and stands on no command line.
+
+        Raises:
+            ServerError: the enrolment failed; the text has the agent's own words.
+        """
+        result = await anyio.run_process(
+            [*_ahagent("enroll"), "--config", str(self.files.config), "--license-file", "-"],
+            input=license_text.encode() + b"\n",
+            check=False,
+            env=_environment(),
+        )
+        if result.returncode != 0:
+            said = (result.stderr + result.stdout).decode("utf-8", "replace").strip()
+            raise ServerError(f"ahagent enroll ended with {result.returncode}: {said}")
+
+    async def start(self) -> int:
+        """Starts `ahagent run`; returns its process id."""
+        with self.files.log.open("ab") as log:
+            self._process = await anyio.open_process(
+                [
+                    *_ahagent("run"),
+                    "--config",
+                    str(self.files.config),
+                    "--ledger",
+                    str(self.files.ledger),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_environment(),
+                # Ctrl-C at the terminal is for the demo, which stops the agent itself.
+                start_new_session=True,
+            )
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs or before it was started."""
+        return None if self._process is None else self._process.returncode
+
+    async def kill(self) -> None:
+        """Ends it without warning."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        await self._process.wait()
+
+    async def stop(self, timeout_seconds: float) -> bool:
+        """Asks it to stop, kills it after the time-out; whether it stopped by itself."""
+        if self._process is None or self._process.returncode is not None:
+            return True
+        self._process.send_signal(signal.SIGTERM)
+        with anyio.move_on_after(timeout_seconds):
+            await self._process.wait()
+            return True
+        await self.kill()
+        return False
+
+    def log_tail(self) -> str:
+        """The last lines of its log."""
+        if not self.files.log.exists():
+            return "(the agent wrote no log)"
+        return self.files.log.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace")
+
+
+def _ahagent(command: str) -> list[str]:
+    return [sys.executable, "-m", "ahwal", command]
+
+
+def _environment() -> Mapping[str, str]:
+    # AH_* of the caller's shell would configure an agent of another kind.
+    return {name: value for name, value in os.environ.items() if not name.startswith("AH_")}

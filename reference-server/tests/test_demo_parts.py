@@ -1,0 +1,89 @@
+import json
+from email.message import EmailMessage
+
+import aiosmtplib
+import anyio
+import pytest
+
+from ah_server.demo.ledger import join_counts, missing_samples, read_ledger, series_key
+from ah_server.demo.mail_sink import MailSink, body_text
+from ah_server.errors import CheckFailedError
+from ah_server.parts import Supervisor
+from ah_server.settings import Address
+from ah_server.web_server import bind, bound_address
+
+
+def line(seq, at_ms, **values):
+    samples = [
+        {"name": name, "labels": {"a": "1"}, "value": value} for name, value in values.items()
+    ]
+    return json.dumps({"seq": seq, "collected_at_ms": at_ms, "samples": samples}) + "\n"
+
+
+def promised(tmp_path, text):
+    path = tmp_path / "ledger.jsonl"
+    path.write_text(text)
+    return read_ledger(path)
+
+
+def test_a_ledger_is_read_up_to_its_cut_last_line(tmp_path):
+    ledger = promised(tmp_path, line(1, 1000, cpu=1.0) + line(2, 2000, cpu=2.0) + line(3, 3000)[:9])
+    assert ledger.batches == 2
+    assert ledger.samples == 2
+    assert ledger.span_ms == (1000, 2000)
+    assert ledger.series == {series_key("cpu", {"a": "1"}): {1000: 1.0, 2000: 2.0}}
+
+
+def test_a_ledger_broken_in_the_middle_proves_nothing(tmp_path):
+    with pytest.raises(CheckFailedError, match="line 1"):
+        promised(tmp_path, "{}\n" + line(2, 2000, cpu=2.0))
+
+
+def test_a_missing_ledger_promises_nothing(tmp_path):
+    assert read_ledger(tmp_path / "none").samples == 0
+
+
+def test_one_missing_sample_is_found_and_named(tmp_path):
+    ledger = promised(tmp_path, line(1, 1000, cpu=1.0) + line(2, 1500, cpu=2.0))
+    key = series_key("cpu", {"a": "1"})
+    whole = join_counts([(key, [(1000, 1.0), (2000, 1.0)])], [(key, [(1000, 1.0), (2000, 2.0)])])
+    assert missing_samples(ledger, whole, 1000) == []
+    gone = join_counts([(key, [(1000, 1.0)])], [(key, [(1000, 1.0)])])
+    (told,) = missing_samples(ledger, gone, 1000)
+    assert told == 'ah_cpu{a="1"} up to 2000 ms: 1 promised, 0 stored'
+
+
+def test_a_wrong_value_is_found(tmp_path):
+    ledger = promised(tmp_path, line(1, 1000, cpu=1.0))
+    key = series_key("cpu", {"a": "1"})
+    (told,) = missing_samples(ledger, {key: {1000: (1, 1.5)}}, 1000)
+    assert "the values differ" in told
+
+
+def test_samples_beyond_the_ledger_are_no_fault(tmp_path):
+    ledger = promised(tmp_path, line(1, 1000, cpu=1.0))
+    key = series_key("cpu", {"a": "1"})
+    assert missing_samples(ledger, {key: {1000: (2, 9.0), 2000: (1, 1.0)}}, 1000) == []
+
+
+@pytest.mark.anyio
+async def test_the_mail_sink_keeps_what_it_is_sent(tmp_path):
+    listener = bind(Address("127.0.0.1", 0), "test")
+    address = bound_address(listener)
+    told = []
+    sink = MailSink(listener=listener, folder=tmp_path / "mail", on_mail=told.append)
+    message = EmailMessage()
+    message["From"] = "server@example.test"
+    message["To"] = "person@example.test"
+    message["Subject"] = "Grüße"
+    message.set_content("Hallo")
+    supervisor = Supervisor([sink])
+    async with anyio.create_task_group() as group:
+        await group.start(supervisor.run)
+        await aiosmtplib.send(message, hostname=address.host, port=address.port, start_tls=False)
+        supervisor.request_stop()
+    (kept,) = sink.messages()
+    assert kept["Subject"] == "Grüße"
+    assert body_text(kept).strip() == "Hallo"
+    assert len(told) == 1
+    assert (tmp_path / "mail" / "0001.eml").exists()
