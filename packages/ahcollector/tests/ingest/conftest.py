@@ -47,9 +47,7 @@ class World:
         self.metrics = PrometheusMetrics()
         self.registry = MemoryRegistry()
         self.negative = NegativeCache()
-        self.presence = MemoryPresence(
-            event_ids=UUID7Generator(self.clock, random.Random(1)).next
-        )
+        self.presence = MemoryPresence(event_ids=UUID7Generator(self.clock, random.Random(1)).next)
         limits = limits or IngestLimits()
         budget = budget or SeriesBudget(
             per_hour=limits.series_per_hour, first_hour=limits.series_first_hour

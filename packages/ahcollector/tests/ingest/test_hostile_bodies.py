@@ -177,9 +177,7 @@ async def test_client_that_goes_away_in_its_body_harms_nobody(world):
     async def send(message):
         sent.append(message)
 
-    headers = [
-        (name.lower().encode(), value.encode()) for name, value in world.headers().items()
-    ]
+    headers = [(name.lower().encode(), value.encode()) for name, value in world.headers().items()]
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},

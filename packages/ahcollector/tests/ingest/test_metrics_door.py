@@ -51,9 +51,7 @@ async def test_heartbeat_is_acknowledged_and_publishes_nothing(world, ack):
 
 
 async def test_partly_bad_batch_is_accepted_in_part(world, ack):
-    batch = world.batch(
-        world.series("good"), world.series("bad", float("nan")), world.series("  ")
-    )
+    batch = world.batch(world.series("good"), world.series("bad", float("nan")), world.series("  "))
     response = await world.send(batch)
     assert response.status_code == 202
     answer = ack(response)
@@ -225,7 +223,9 @@ async def test_series_over_the_budget_are_named_and_known_ones_flow(make_world, 
     world = make_world(limits=IngestLimits(series_first_hour=2, series_per_hour=1))
     world.hub.active("agent-1", world.token)
     answer = ack(await world.send(world.batch(*[world.series(f"m{i}") for i in range(3)])))
-    assert [(one.index, one.code, one.points) for one in answer.rejected] == [(2, "series_limit", 1)]
+    assert [(one.index, one.code, one.points) for one in answer.rejected] == [
+        (2, "series_limit", 1)
+    ]
     assert answer.accepted_points == 2
     answer = ack(await world.send(world.batch(world.series("m0"))))
     assert answer.accepted_points == 1
@@ -320,9 +320,7 @@ async def test_token_never_reaches_a_log_or_an_answer(world, caplog):
 
 async def test_renewal_is_advised_near_the_end_and_not_with_every_batch(world, ack):
     end = datetime.fromtimestamp(world.clock.time(), UTC) + timedelta(hours=25)
-    await world.directory.put(
-        attrs.evolve(world.hub.records["agent-1"], expires_at=end, version=2)
-    )
+    await world.directory.put(attrs.evolve(world.hub.records["agent-1"], expires_at=end, version=2))
     assert not ack(await world.send(world.batch())).renew_token
     world.clock.advance(2 * 3600)
     assert ack(await world.send(world.batch())).renew_token

@@ -337,7 +337,7 @@ class HttpHub:
                 raise TemporaryHubError(f"hub answered {call} in coding {coding[:20]!r}, not asked")
             pieces: list[bytes] = []
             size = 0
-            async for piece in response.aiter_raw():
+            async for piece in response.aiter_bytes():
                 size += len(piece)
                 if size > self._response_bytes_max:
                     raise TemporaryHubError(

@@ -162,7 +162,9 @@ class MemoryRegistry:
 
     def _set(self, entry: AgentEntry, *, keep_hashes: bool) -> None:
         agent = entry.agent
-        known = self._agents.get(agent.agent_id)
+        # Taken out and put in again, so that an image has the agents in the order of their changes:
+        # should two of them claim one hash, restoring gives it to the same one.
+        known = self._agents.pop(agent.agent_id, None)
         if known is not None:
             self._unindex(known.agent)
         self._agents[agent.agent_id] = entry

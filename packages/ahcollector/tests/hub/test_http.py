@@ -1,0 +1,314 @@
+"""The hub over HTTP: what is asked, how answers are judged, and that no secret is told."""
+
+import json
+import logging
+from datetime import UTC, datetime
+
+import anyio
+import httpx
+import pytest
+from ahwire import AgentRecord, Event, EventType
+from ahwire.agent_pb2 import EnrollRequest, Inventory
+from ahwire.hub import AgentState, Heartbeat, Seen, SeenReport
+
+from ahcollector.errors import FencedHubError, PermanentHubError, TemporaryHubError
+from ahcollector.hub import HttpHub
+from ahcollector.testing import FakeClock
+
+pytestmark = pytest.mark.anyio
+
+TOKEN = "canary-hub-token"
+RECORD = AgentRecord(
+    agent_id="a1",
+    company_id="acme",
+    server_id="s",
+    state=AgentState.ACTIVE,
+    token_hash="ab" * 32,
+    version=1,
+)
+EVENT = Event(
+    event_id="01890a5d-ac96-774b-bcce-b302099a8057",
+    type=EventType.AGENT_DOWN,
+    seq=1,
+    occurred_at=datetime(2026, 1, 1, tzinfo=UTC),
+    company_id="acme",
+    server_id="s",
+    suppressed=False,
+)
+
+
+class Script:
+    """Answers with what it is given, and keeps what it was asked."""
+
+    def __init__(self, status=200, body=b"{}", headers=None):
+        self.answer = (status, body, headers or {})
+        self.asked: list[httpx.Request] = []
+
+    def __call__(self, request):
+        self.asked.append(request)
+        status, body, headers = self.answer
+        content = json.dumps(body).encode() if isinstance(body, dict | list) else body
+        return httpx.Response(status, content=content, headers=headers)
+
+
+def hub_with(script, **options):
+    return HttpHub(
+        base_url="http://hub.test/base/",
+        token=TOKEN,
+        clock=FakeClock(),
+        transport=httpx.MockTransport(script),
+        **options,
+    )
+
+
+def wrapped(text):
+    return {"data": json.loads(text)}
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+async def test_look_up_by_hash(wrap):
+    body = json.loads(RECORD.to_json())
+    script = Script(body={"data": body} if wrap else body)
+    async with hub_with(script) as hub:
+        assert await hub.agent_by_token_hash("ab" * 32) == RECORD
+    (request,) = script.asked
+    assert str(request.url) == (
+        "http://hub.test/base/api/v1/monitoring/collector/agents?token_hash=" + "ab" * 32
+    )
+    assert request.headers["authorization"] == f"Bearer {TOKEN}"
+
+
+async def test_404_is_the_hubs_word_that_it_has_no_such_token():
+    async with hub_with(Script(404, {"code": "not_found"})) as hub:
+        assert await hub.agent_by_token_hash("00" * 32) is None
+
+
+async def test_pages_carry_the_cursor_as_it_is():
+    body = {"agents": [json.loads(RECORD.to_json())], "more": True, "next_since": "b&c=1"}
+    script = Script(body=body)
+    async with hub_with(script) as hub:
+        page = await hub.agents_since("a b&c", 500)
+    assert page.agents == (RECORD,)
+    assert page.next_since == "b&c=1"
+    assert dict(httpx.QueryParams(script.asked[0].url.query.decode())) == {
+        "since": "a b&c",
+        "limit": "500",
+    }
+
+
+@pytest.mark.parametrize("fence", [None, 0, 17])
+async def test_events_carry_the_fence_when_a_lease_is_held(fence):
+    script = Script(body={"accepted": [EVENT.event_id], "rejected": []})
+    async with hub_with(script) as hub:
+        reply = await hub.send_events([EVENT], fence)
+    assert reply.accepted == (EVENT.event_id,)
+    assert script.asked[0].headers.get("x-ah-fence") == (None if fence is None else str(fence))
+    sent = json.loads(script.asked[0].content)["events"]
+    assert [one["event_id"] for one in sent] == [EVENT.event_id]
+
+
+@pytest.mark.parametrize("body", [{"newest": 9}, {"data": {"newest": 9}}, b"", {"newest": "x"}])
+async def test_412_is_fenced(body):
+    async with hub_with(Script(412, body)) as hub:
+        with pytest.raises(FencedHubError) as caught:
+            await hub.send_events([EVENT], 3)
+    expected = 9 if body in ({"newest": 9}, {"data": {"newest": 9}}) else None
+    assert caught.value.newest == expected
+
+
+@pytest.mark.parametrize("status", [401, 403, 408, 429, 500, 502, 503, 504, 599])
+async def test_what_a_retry_can_help_is_temporary(status):
+    async with hub_with(Script(status, b"<html>", {"Retry-After": "7"})) as hub:
+        with pytest.raises(TemporaryHubError) as caught:
+            await hub.send_seen(SeenReport(seen=()))
+    assert caught.value.status == status
+    assert caught.value.retry_after_seconds == 7
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 409, 410, 413, 422])
+async def test_any_other_4xx_is_permanent(status):
+    script = Script(status, {"error": {"code": "because"}})
+    async with hub_with(script) as hub:
+        with pytest.raises(PermanentHubError) as caught:
+            await hub.send_events([EVENT])
+    assert (caught.value.status, caught.value.code) == (status, "because")
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (301, b""),
+        (302, b""),
+        (304, b""),
+        (200, b""),
+        (200, b"<html>captive portal</html>"),
+        (200, b"[]"),
+        (200, b"[" * 100_000),
+        (200, b'{"accepted": 3}'),
+        (204, b""),
+    ],
+)
+async def test_what_makes_no_sense_is_temporary_and_no_redirect_is_followed(status, body):
+    script = Script(status, body, {"Location": "http://evil.test/"})
+    async with hub_with(script) as hub:
+        with pytest.raises(TemporaryHubError):
+            await hub.send_events([EVENT])
+    assert len(script.asked) == 1
+
+
+async def test_an_answer_over_the_limit_is_not_read_to_its_end():
+    read = []
+
+    class Endless(httpx.AsyncByteStream):
+        async def __aiter__(self):
+            for number in range(1_000):
+                read.append(number)
+                yield bytes(100_000)
+
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=Endless()))
+    async with HttpHub(base_url="http://h", token="t", transport=transport) as hub:
+        with pytest.raises(TemporaryHubError, match="over"):
+            await hub.agent_by_token_hash("00" * 32)
+    assert len(read) <= 85
+
+
+async def test_a_compressed_answer_was_not_asked_for():
+    script = Script(200, b"", {"Content-Encoding": "gzip"})
+    async with hub_with(script) as hub:
+        with pytest.raises(TemporaryHubError, match="coding"):
+            await hub.agent_by_token_hash("00" * 32)
+    assert script.asked[0].headers["accept-encoding"] == "identity"
+
+
+async def test_a_hub_that_hangs_is_given_up_in_time():
+    async def hang(request):
+        await anyio.sleep_forever()
+
+    hub = HttpHub(
+        base_url="http://h", token="t", timeout_seconds=0.01, transport=httpx.MockTransport(hang)
+    )
+    async with hub:
+        with pytest.raises(TemporaryHubError, match=r"within 0\.01 s"):
+            await hub.heartbeat(
+                Heartbeat(
+                    collector_id="c",
+                    version="1",
+                    at=datetime(2026, 1, 1, tzinfo=UTC),
+                    agents=0,
+                    agents_down=0,
+                    companies={},
+                    batches_per_second=0.0,
+                    samples_per_second=0.0,
+                    outbox_depth=0,
+                )
+            )
+
+
+async def test_nobody_listening_is_temporary():
+    async with HttpHub(base_url="http://127.0.0.1:9", token="t") as hub:
+        with pytest.raises(TemporaryHubError, match="cannot be reached"):
+            await hub.agent_by_token_hash("00" * 32)
+
+
+async def test_enrolment_passes_the_address_on_and_reads_the_grant():
+    grant = {
+        "agent_id": "a1",
+        "company_id": "acme",
+        "server_id": "s",
+        "token_hash": "ab" * 32,
+        "agent_token": "secret-1",
+        "version": 3,
+        "config": {"interval_seconds": 15},
+    }
+    script = Script(body={"data": grant})
+    async with hub_with(script) as hub:
+        request = EnrollRequest(license="L", machine_id="m", hostname="h", labels={"a": "b"})
+        reply = await hub.enroll(request, client_ip="192.0.2.7", request_id="r1")
+    assert (reply.agent_token, reply.version, reply.config.interval_seconds) == ("secret-1", 3, 15)
+    assert script.asked[0].headers["x-forwarded-for"] == "192.0.2.7"
+    assert script.asked[0].headers["x-request-id"] == "r1"
+    assert json.loads(script.asked[0].content) == {
+        "license": "L",
+        "machine_id": "m",
+        "hostname": "h",
+        "labels": {"a": "b"},
+    }
+
+
+async def test_an_incomplete_grant_is_temporary():
+    async with hub_with(Script(body={"agent_id": "a1"})) as hub:
+        with pytest.raises(TemporaryHubError, match="makes no sense"):
+            await hub.enroll(EnrollRequest(license="L"), client_ip="::1", request_id="r")
+
+
+async def test_settings_are_asked_for_by_etag():
+    script = Script(body={"agent": {"interval_seconds": 20}}, headers={"ETag": '"e1"'})
+    async with hub_with(script) as hub:
+        reply = await hub.settings("acme", etag=None)
+        assert reply.settings.agent.interval_seconds == 20
+        assert reply.etag == '"e1"'
+        script.answer = (304, b"", {})
+        again = await hub.settings("acme", etag=reply.etag)
+    assert (again.settings, again.etag) == (None, '"e1"')
+    assert script.asked[1].headers["if-none-match"] == '"e1"'
+    assert script.asked[1].url.path.endswith("/settings/acme")
+
+
+async def test_seen_and_inventory_are_sent_as_the_contract_says():
+    script = Script(body={})
+    async with hub_with(script) as hub:
+        moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+        await hub.send_seen(SeenReport(seen=(Seen(agent_id="a1", last_seen_at=moment),)))
+        await hub.send_inventory("a1", Inventory(hostname="h", cpus=2), request_id="r")
+    assert json.loads(script.asked[0].content) == {
+        "seen": [{"agent_id": "a1", "last_seen_at": "2026-01-02T03:04:05Z"}]
+    }
+    assert json.loads(script.asked[1].content) == {
+        "agent_id": "a1",
+        "inventory": {"hostname": "h", "cpus": 2},
+    }
+
+
+async def test_no_secret_is_in_a_log_an_error_or_a_repr(caplog):
+    caplog.set_level(logging.DEBUG)
+    token_hash = "cd" * 32
+    answers = [
+        Script(body=json.loads(RECORD.to_json())),
+        Script(500, {"message": TOKEN + token_hash}),
+        Script(200, b"\xff" + token_hash.encode()),
+    ]
+    told = []
+    for script in answers:
+        hub = hub_with(script)
+        told.append(repr(hub))
+        async with hub:
+            try:
+                await hub.agent_by_token_hash(token_hash)
+                await hub.enroll(
+                    EnrollRequest(license="canary-license"), client_ip="", request_id=""
+                )
+            except TemporaryHubError as error:
+                told.append(repr(error) + str(error))
+    told.append(caplog.text)
+    text = "".join(told)
+    assert "HTTP Request" in text, "the client's own log line is among them"
+    for secret in (TOKEN, token_hash, "canary-license"):
+        assert secret not in text
+
+
+@pytest.mark.parametrize(
+    ("url", "token"),
+    [
+        ("ftp://h", "t"),
+        ("hub.test", "t"),
+        ("http://h?x=1", "t"),
+        ("http://h", ""),
+        ("http://h", "canary\n"),
+        ("http://h", "canarÿ"),
+        ("http://h", "canary token"),
+    ],
+)
+def test_a_bad_address_or_token_is_refused_without_being_quoted(url, token):
+    with pytest.raises(ValueError) as caught:
+        HttpHub(base_url=url, token=token)
+    assert "canar" not in str(caught.value)

@@ -1,0 +1,62 @@
+"""New series are counted by the hour, known ones are free, memory is bounded."""
+
+from ahwire.batch import CleanSeries
+
+from ahcollector._buckets import Buckets
+from ahcollector.ingest import SeriesBudget
+
+
+def series(*names):
+    return tuple(
+        CleanSeries(index=i, name=name, labels=(), points=((1, 1.0),))
+        for i, name in enumerate(names)
+    )
+
+
+def admit(budget, names, now, agent="a"):
+    admitted, over = budget.admit(agent, series(*names), now=now)
+    return [one.name for one in admitted], [one.name for one in over]
+
+
+def test_the_first_hour_is_wider_than_the_others():
+    budget = SeriesBudget(per_hour=1, first_hour=2)
+    assert admit(budget, ["x", "y", "z"], 0) == (["x", "y"], ["z"])
+    assert admit(budget, ["z"], 3599.9) == ([], ["z"])
+    assert admit(budget, ["z", "w"], 3600) == (["z"], ["w"])
+    assert admit(budget, ["x", "y", "z"], 3700) == (["x", "y", "z"], [])
+    assert admit(budget, ["w"], 7200) == (["w"], [])
+
+
+def test_one_agents_series_are_not_anothers():
+    budget = SeriesBudget(per_hour=1, first_hour=1)
+    assert admit(budget, ["x"], 0, "a") == (["x"], [])
+    assert admit(budget, ["x", "y"], 0, "b") == (["x"], ["y"])
+
+
+def test_a_series_silent_for_a_day_is_new_again():
+    budget = SeriesBudget(per_hour=1, first_hour=1)
+    admit(budget, ["x"], 0)
+    assert admit(budget, ["y", "x"], 86_400) == (["y"], ["x"])
+    assert len(budget) == 1
+
+
+def test_memory_is_bounded_by_agent_and_in_all():
+    budget = SeriesBudget(per_hour=100, first_hour=100, series_per_agent_max=5, series_max=12)
+    for number in range(50):
+        admit(budget, [f"m{i}" for i in range(10)], number, f"agent-{number}")
+        assert len(budget) <= 12
+    budget.agent_gone("agent-49")
+    budget.agent_gone("nobody")
+    assert len(budget) == sum(len(one.known) for one in budget._agents.values())
+
+
+def test_a_bucket_tells_how_long_to_wait_and_forgets_the_oldest_key():
+    buckets = Buckets(entries_max=2)
+    rate = {"per_second": 0.5, "burst": 2}
+    assert [buckets.take("a", now=0.0, **rate) for _ in range(3)] == [0.0, 0.0, 2.0]
+    assert buckets.take("a", now=1.0, **rate) == 1.0
+    assert buckets.take("a", now=2.0, **rate) == 0.0
+    assert buckets.take("a", now=-5.0, **rate) > 0, "a clock that goes back fills nothing"
+    buckets.take("b", now=2.0, **rate)
+    buckets.take("c", now=2.0, **rate)
+    assert buckets.take("a", now=2.0, **rate) == 0.0
