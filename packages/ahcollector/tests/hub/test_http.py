@@ -5,15 +5,16 @@ import logging
 from datetime import UTC, datetime
 
 import anyio
+import anyio.abc
 import httpx
 import pytest
-from ahwire import AgentRecord, Event, EventType
-from ahwire.agent_pb2 import EnrollRequest, Inventory
-from ahwire.hub import AgentState, Heartbeat, Seen, SeenReport
 
 from ahcollector.errors import FencedHubError, PermanentHubError, TemporaryHubError
 from ahcollector.hub import HttpHub
 from ahcollector.testing import FakeClock
+from ahwire import AgentRecord, Event, EventType
+from ahwire.agent_pb2 import EnrollRequest, Inventory
+from ahwire.hub import AgentState, Heartbeat, Seen, SeenReport
 
 pytestmark = pytest.mark.anyio
 
@@ -312,3 +313,26 @@ def test_a_bad_address_or_token_is_refused_without_being_quoted(url, token):
     with pytest.raises(ValueError) as caught:
         HttpHub(base_url=url, token=token)
     assert "canar" not in str(caught.value)
+
+
+async def test_over_a_real_socket_the_query_and_the_token_arrive():
+    received = []
+
+    async def serve(stream):
+        async with stream:
+            received.append(await stream.receive(65_536))
+            body = RECORD.to_json()
+            head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            await stream.send(head.encode() + body)
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    async with listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, serve)
+        async with HttpHub(base_url=f"http://127.0.0.1:{port}", token=TOKEN) as hub:
+            assert await hub.agent_by_token_hash("ab" * 32) == RECORD
+        group.cancel_scope.cancel()
+    line, *headers = received[0].decode().split("\r\n")
+    path = "/api/v1/monitoring/collector/agents?token_hash=" + "ab" * 32
+    assert line == f"GET {path} HTTP/1.1"
+    assert f"Authorization: Bearer {TOKEN}" in headers

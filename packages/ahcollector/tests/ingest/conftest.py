@@ -4,9 +4,6 @@ import random
 
 import httpx
 import pytest
-from ahwire import UUID7Generator
-from ahwire.agent_pb2 import MetricsAck, MetricsBatch, Point, Series
-from ahwire.codec import compress
 
 from ahcollector.bus.base import SampleBatch
 from ahcollector.enroll import EnrollProxy, Renewal
@@ -22,6 +19,9 @@ from ahcollector.registry import (
     Resolver,
 )
 from ahcollector.testing import FakeClock, FakeHub
+from ahwire import UUID7Generator
+from ahwire.agent_pb2 import MetricsAck, MetricsBatch, Point, Series
+from ahwire.codec import compress
 
 TOKEN = "canary-token-1f9c0a"
 

@@ -1,4 +1,4 @@
-"""C1: bodies that mean harm. What is not from a known agent is never inflated; nothing is held whole."""
+"""C1: bodies that mean harm. A stranger's is never inflated, and none is ever held whole."""
 
 import gzip
 import tracemalloc
@@ -7,6 +7,7 @@ import zlib
 import httpx
 import pytest
 import zstandard
+
 from ahwire.agent_pb2 import MetricsBatch
 
 pytestmark = pytest.mark.anyio

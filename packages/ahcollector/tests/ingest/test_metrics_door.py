@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import attrs
 import pytest
-from ahwire.agent_pb2 import AgentStats, ErrorBody, MetricsAck, MetricsBatch, Point, Series
-from ahwire.hub import AgentState
 
 from ahcollector.errors import PresenceError, TemporaryHubError
 from ahcollector.ingest import IngestLimits, SeriesBudget
+from ahwire.agent_pb2 import AgentStats, ErrorBody, MetricsAck, MetricsBatch, Point, Series
+from ahwire.hub import AgentState
 
 pytestmark = pytest.mark.anyio
 

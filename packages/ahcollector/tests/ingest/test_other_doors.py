@@ -8,6 +8,8 @@ import anyio
 import attrs
 import httpx
 import pytest
+
+from ahcollector.errors import PermanentHubError, TemporaryHubError, TemporaryStoreError
 from ahwire.agent_pb2 import (
     AgentConfig,
     EnrollRequest,
@@ -17,8 +19,6 @@ from ahwire.agent_pb2 import (
     RenewResponse,
 )
 from ahwire.hub import AgentSettings, CompanySettings, EnrollGrant, RenewGrant
-
-from ahcollector.errors import PermanentHubError, TemporaryHubError, TemporaryStoreError
 
 pytestmark = pytest.mark.anyio
 

@@ -1,9 +1,8 @@
 """New series are counted by the hour, known ones are free, memory is bounded."""
 
-from ahwire.batch import CleanSeries
-
 from ahcollector._buckets import Buckets
 from ahcollector.ingest import SeriesBudget
+from ahwire.batch import CleanSeries
 
 
 def series(*names):

@@ -1,8 +1,6 @@
 """C5, C26: nothing that an agent sends can stand where its tenant stands."""
 
 import anyio
-from ahwire.agent_pb2 import MetricsBatch, Point, Series
-from ahwire.batch import CleanSeries, validate
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +8,8 @@ from ahcollector.ingest._batches import stored_series
 from ahcollector.ingest.series_budget import fingerprint
 from ahcollector.presence.base import AgentRef
 from ahcollector.store.memory import MemoryStore
+from ahwire.agent_pb2 import MetricsBatch, Point, Series
+from ahwire.batch import CleanSeries, validate
 
 NOW_MS = 1_790_000_000_000
 AGENT = AgentRef(agent_id="agent-1", company_id="acme", server_id="web-1")

@@ -3,7 +3,6 @@
 import random
 
 import pytest
-from ahwire import UUID7Generator
 
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.presence.memory import MemoryPresence
@@ -15,6 +14,7 @@ from ahcollector.registry import (
     Syncer,
 )
 from ahcollector.testing import FakeClock, FakeHub
+from ahwire import UUID7Generator
 
 
 class Known:

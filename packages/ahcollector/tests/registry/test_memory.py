@@ -3,14 +3,14 @@
 import anyio
 import attrs
 import pytest
-from ahwire import AgentRecord
-from ahwire.hub import AgentState
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ahcollector.registry import MemoryRegistry, admits
 from ahcollector.registry.snapshot import decode, encode
 from ahcollector.testing import RegistryContract
+from ahwire import AgentRecord
+from ahwire.hub import AgentState
 
 
 @pytest.mark.anyio

@@ -5,7 +5,6 @@ import logging
 import anyio
 import attrs
 import pytest
-from ahwire.hub import AgentState
 
 from ahcollector.errors import (
     HubUnavailableError,
@@ -14,6 +13,7 @@ from ahcollector.errors import (
     TemporaryHubError,
 )
 from ahcollector.registry._flight import SingleFlight
+from ahwire.hub import AgentState
 
 pytestmark = pytest.mark.anyio
 

@@ -2,11 +2,11 @@
 
 import anyio
 import pytest
-from ahwire.hub import AgentSettings, CompanySettings
 
 from ahcollector.errors import TemporaryHubError
 from ahcollector.registry import CompanySettingsCache, agent_config
 from ahcollector.testing import FakeClock, FakeHub
+from ahwire.hub import AgentSettings, CompanySettings
 
 pytestmark = pytest.mark.anyio
 

@@ -4,12 +4,12 @@ import stat
 
 import anyio
 import pytest
-from ahwire import AgentRecord
-from ahwire.hub import AgentState
 
 from ahcollector.errors import SnapshotError
 from ahcollector.registry import MemoryRegistry, SnapshotKeeper
 from ahcollector.testing import FakeClock
+from ahwire import AgentRecord
+from ahwire.hub import AgentState
 
 pytestmark = pytest.mark.anyio
 

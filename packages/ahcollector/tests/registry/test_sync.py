@@ -3,11 +3,11 @@
 import anyio
 import attrs
 import pytest
-from ahwire import AgentRecord
-from ahwire.hub import AgentPage, AgentState
 
 from ahcollector.errors import TemporaryHubError
 from ahcollector.registry import Verdict
+from ahwire import AgentRecord
+from ahwire.hub import AgentPage, AgentState
 
 pytestmark = pytest.mark.anyio
 

@@ -78,7 +78,14 @@ class _QueryTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         query = request.extensions.get(_QUERY)
         if query:
-            request.url = request.url.copy_with(query=query)
+            # A request of its own: the client's log line comes later and reads the client's.
+            request = httpx.Request(
+                request.method,
+                request.url.copy_with(query=query),
+                headers=request.headers,
+                stream=request.stream,
+                extensions=request.extensions,
+            )
         return await self._inner.handle_async_request(request)
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""What tests of a collector need: a clock of their own, fakes, and one contract suite a protocol."""
+"""What tests of a collector need: a clock, fakes, and one contract suite a protocol."""
 
 from ahcollector.testing._clock import FakeClock
 from ahcollector.testing._hub import FakeHub

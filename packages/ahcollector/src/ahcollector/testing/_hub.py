@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 import anyio
 import attrs
+
+from ahcollector.errors import HubError, PermanentHubError
+from ahcollector.hub.base import SettingsReply
 from ahwire import AgentRecord, Event
 from ahwire.agent_pb2 import EnrollRequest, Inventory
 from ahwire.hub import (
@@ -19,9 +22,6 @@ from ahwire.hub import (
     RenewGrant,
     SeenReport,
 )
-
-from ahcollector.errors import HubError, PermanentHubError
-from ahcollector.hub.base import SettingsReply
 
 __all__ = ["FakeHub"]
 

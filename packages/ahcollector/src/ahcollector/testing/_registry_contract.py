@@ -10,10 +10,10 @@ import hashlib
 from datetime import UTC, datetime, timedelta
 
 import attrs
-from ahwire import AgentRecord
-from ahwire.hub import AgentState
 
 from ahcollector.registry.base import Registry, Verdict
+from ahwire import AgentRecord
+from ahwire.hub import AgentState
 
 __all__ = ["RegistryContract"]
 
@@ -29,7 +29,7 @@ def _record(
     agent_id: str = "a1",
     *,
     version: int = 1,
-    token: str | None = "t1",
+    word: str | None = "t1",
     state: AgentState = AgentState.ACTIVE,
     company_id: str = "acme",
     server_id: str = "s1",
@@ -39,13 +39,13 @@ def _record(
         company_id=company_id,
         server_id=server_id,
         state=state,
-        token_hash=None if token is None else _hash(token),
+        token_hash=None if word is None else _hash(word),
         version=version,
     )
 
 
-async def _verdict(registry: Registry, token: str, at: datetime = _MOMENT) -> Verdict | None:
-    entry = await registry.lookup(_hash(token))
+async def _verdict(registry: Registry, word: str, at: datetime = _MOMENT) -> Verdict | None:
+    entry = await registry.lookup(_hash(word))
     return None if entry is None else entry.verdict(at)
 
 
@@ -76,25 +76,25 @@ class RegistryContract:
     async def test_an_older_version_changes_nothing(self) -> None:
         """Version 3 never overwrites version 5; the same version may be put again."""
         registry = await self.make()
-        await registry.put(_record(version=5, token="new"), now=_NOW)
-        put = await registry.put(_record(version=3, token="old"), now=_NOW)
+        await registry.put(_record(version=5, word="new"), now=_NOW)
+        put = await registry.put(_record(version=3, word="old"), now=_NOW)
         assert not put.applied
         assert put.after.record.version == 5
         assert await _verdict(registry, "old") is None
         assert await _verdict(registry, "new") is Verdict.VALID
-        assert (await registry.put(_record(version=5, token="new"), now=_NOW)).applied
+        assert (await registry.put(_record(version=5, word="new"), now=_NOW)).applied
 
     async def test_version_0_applies_and_the_newest_version_stays_known(self) -> None:
         """An enrolment without a version takes its token in, and old records stay out."""
         registry = await self.make()
-        await registry.put(_record(version=5, token="five"), now=_NOW)
-        put = await registry.put(_record(version=0, token="zero"), now=_NOW)
+        await registry.put(_record(version=5, word="five"), now=_NOW)
+        put = await registry.put(_record(version=0, word="zero"), now=_NOW)
         assert put.applied
         assert put.after.newest_version == 5
         assert await _verdict(registry, "zero") is Verdict.VALID
         assert await _verdict(registry, "five") is None
-        assert not (await registry.put(_record(version=4, token="four"), now=_NOW)).applied
-        assert (await registry.put(_record(version=6, token="six"), now=_NOW)).applied
+        assert not (await registry.put(_record(version=4, word="four"), now=_NOW)).applied
+        assert (await registry.put(_record(version=6, word="six"), now=_NOW)).applied
 
     async def test_a_revoked_hash_is_a_tombstone_and_only_a_higher_version_revives(self) -> None:
         """Revoked answers revoked, not unknown; version 0 and the same version do not revive."""
@@ -108,7 +108,7 @@ class RegistryContract:
         for version in (0, 1, 2):
             assert not (await registry.put(_record(version=version), now=_NOW)).applied
             assert await _verdict(registry, "t1") is Verdict.REVOKED
-        assert (await registry.put(_record(version=3, token="t3"), now=_NOW)).applied
+        assert (await registry.put(_record(version=3, word="t3"), now=_NOW)).applied
         assert await _verdict(registry, "t3") is Verdict.VALID
         assert await _verdict(registry, "t1") is None
         assert await registry.revoke("nobody", now=_NOW) is None
@@ -117,7 +117,7 @@ class RegistryContract:
         """The hub need not name the hashes of an agent that it revoked."""
         registry = await self.make()
         await registry.put(_record(version=1), now=_NOW)
-        await registry.put(_record(version=2, token=None, state=AgentState.REVOKED), now=_NOW)
+        await registry.put(_record(version=2, word=None, state=AgentState.REVOKED), now=_NOW)
         assert await _verdict(registry, "t1") is Verdict.REVOKED
 
     async def test_the_previous_token_works_until_its_expiry(self) -> None:
@@ -125,7 +125,7 @@ class RegistryContract:
         registry = await self.make()
         end = _MOMENT + timedelta(hours=24)
         record = attrs.evolve(
-            _record(version=2, token="new"),
+            _record(version=2, word="new"),
             prev_token_hash=_hash("old"),
             prev_token_expires_at=end,
         )
@@ -140,8 +140,8 @@ class RegistryContract:
     async def test_pending_and_expired_tokens_are_unusable(self) -> None:
         """They are known, and no good."""
         registry = await self.make()
-        await registry.put(_record("p", token="p", state=AgentState.PENDING), now=_NOW)
-        await registry.put(attrs.evolve(_record("e", token="e"), expires_at=_MOMENT), now=_NOW)
+        await registry.put(_record("p", word="p", state=AgentState.PENDING), now=_NOW)
+        await registry.put(attrs.evolve(_record("e", word="e"), expires_at=_MOMENT), now=_NOW)
         assert await _verdict(registry, "p") is Verdict.UNUSABLE
         assert await _verdict(registry, "e") is Verdict.UNUSABLE
         assert await _verdict(registry, "e", _MOMENT - timedelta(seconds=1)) is Verdict.VALID
@@ -149,10 +149,10 @@ class RegistryContract:
     async def test_servers_and_companies_are_kept_apart(self) -> None:
         """The same server id in two companies is two servers; deletes stay inside."""
         registry = await self.make()
-        await registry.put(_record("a1", token="t1"), now=_NOW)
-        await registry.put(_record("a2", token="t2"), now=_NOW)
-        await registry.put(_record("a3", token="t3", server_id="s2"), now=_NOW)
-        await registry.put(_record("b1", token="t4", company_id="globex"), now=_NOW)
+        await registry.put(_record("a1", word="t1"), now=_NOW)
+        await registry.put(_record("a2", word="t2"), now=_NOW)
+        await registry.put(_record("a3", word="t3", server_id="s2"), now=_NOW)
+        await registry.put(_record("b1", word="t4", company_id="globex"), now=_NOW)
         listed = await registry.by_server("acme", "s1")
         assert [entry.record.agent_id for entry in listed] == ["a1", "a2"]
         assert await registry.by_server("globex", "s2") == ()
@@ -182,9 +182,9 @@ class RegistryContract:
     async def test_counts_and_sweep(self) -> None:
         """Agents revoked long ago are forgotten, others stay."""
         registry = await self.make()
-        await registry.put(_record("a1", token="t1"), now=_NOW)
-        await registry.put(_record("a2", token="t2", state=AgentState.PENDING), now=_NOW)
-        await registry.put(_record("a3", token="t3"), now=_NOW)
+        await registry.put(_record("a1", word="t1"), now=_NOW)
+        await registry.put(_record("a2", word="t2", state=AgentState.PENDING), now=_NOW)
+        await registry.put(_record("a3", word="t3"), now=_NOW)
         await registry.revoke("a3", now=_NOW)
         counts = await registry.count()
         assert (counts.active, counts.pending, counts.revoked) == (1, 1, 1)

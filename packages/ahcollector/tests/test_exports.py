@@ -1,0 +1,91 @@
+"""What is public, word for word: a change here is a change that others see."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+PUBLIC = {
+    "ahcollector": [
+        "AgentRef",
+        "Bus",
+        "CollectorError",
+        "Outbox",
+        "Presence",
+        "Registry",
+        "SampleBatch",
+        "Store",
+        "StoredSeries",
+        "admin_app",
+        "ingest_app",
+        "shard_for",
+    ],
+    "ahcollector.admin": ["admin_app"],
+    "ahcollector.clock": ["AsyncClock", "SystemClock"],
+    "ahcollector.enroll": ["EnrollProxy", "Renewal", "enroll_refusal"],
+    "ahcollector.hub": ["HttpHub", "Hub", "SettingsReply"],
+    "ahcollector.ingest": [
+        "Check",
+        "IPNetwork",
+        "IngestLimits",
+        "SeriesBudget",
+        "ingest_app",
+    ],
+    "ahcollector.metrics": [
+        "ALL_METRICS",
+        "Kind",
+        "Metric",
+        "Metrics",
+        "NullMetrics",
+        "PrometheusMetrics",
+    ],
+    "ahcollector.registry": [
+        "AgentEntry",
+        "CompanyConfig",
+        "CompanySettingsCache",
+        "Directory",
+        "MemoryRegistry",
+        "NegativeCache",
+        "Put",
+        "Registry",
+        "RegistryCounts",
+        "RegistryImage",
+        "Resolver",
+        "SnapshotKeeper",
+        "SyncResult",
+        "Syncer",
+        "TokenEntry",
+        "Verdict",
+        "admits",
+        "agent_config",
+        "token_entries",
+    ],
+}
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_the_public_names_are_these(module):
+    found = importlib.import_module(module)
+    assert sorted(found.__all__) == sorted(PUBLIC[module])
+    for name in found.__all__:
+        assert getattr(found, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    import ahcollector
+
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = ahcollector.nothing
+
+
+def test_the_package_imports_without_its_extras():
+    script = """
+import sys
+for name in ("starlette", "prometheus_client", "redis", "nats", "cramjam"):
+    sys.modules[name] = None  # importing it fails
+import ahcollector, ahcollector.metrics, ahcollector.registry, ahcollector.enroll, ahcollector.hub
+import ahcollector.bus, ahcollector.store, ahcollector.presence, ahcollector.outbox
+import ahcollector.worker, ahcollector.detector, ahcollector.errors
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
