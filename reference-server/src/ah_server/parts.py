@@ -87,6 +87,7 @@ class Supervisor:
         self._parts = tuple(parts)
         self._progress = progress
         self._stopping = anyio.Event()
+        self.all_started = anyio.Event()
         self._running: list[_Running] = []
 
     def request_stop(self) -> None:
@@ -104,6 +105,7 @@ class Supervisor:
             try:
                 await self._start_all(group)
                 if not self._stopping.is_set():
+                    self.all_started.set()
                     task_status.started()
                 await self._stopping.wait()
             finally:

@@ -241,6 +241,9 @@ class MailSettings:
 
 @attrs.frozen(kw_only=True)
 class NotifySettings:
+    listen: Address = _setting(
+        Address("127.0.0.1", 8424), "where the API of rules, contacts and history listens"
+    )
     mail: MailSettings = _section(MailSettings)
     poll_seconds: float = _setting(0.5, "time between two looks for due work", between=(0.05, 60))
     digest_grace_seconds: float = _setting(

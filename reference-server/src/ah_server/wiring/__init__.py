@@ -1,0 +1,9 @@
+"""The whole system, composed from settings: begin reading at `assembled`."""
+
+from ah_server.wiring._assembly import Assembly, assembled
+from ah_server.wiring._collector import CollectorSide
+from ah_server.wiring._hub import HubSide
+from ah_server.wiring._notify import NotifySide
+from ah_server.wiring._seams import Seams
+
+__all__ = ["Assembly", "CollectorSide", "HubSide", "NotifySide", "Seams", "assembled"]

@@ -1,0 +1,104 @@
+"""The whole system, composed: what is made of which settings, and in which order it runs.
+
+Read it from `assembled` down; `_door`, `_collector`, `_notify` and `_hub` compose the sides. With
+nothing set everything is embedded and this one process plays the hub too; what is embedded keeps
+its state under `state_dir`. Collector and hub talk over real HTTP even then, so that what holds
+here holds when they stand apart.
+
+    ingest ─▶ bus ─▶ worker ─▶ store ◀─ console, admin
+       └─▶ presence ─▶ detector ─▶ outbox ─▶ sender ─HTTP▶ hub ─▶ bridge ─▶ broker
+                                     broker ─▶ matching ─▶ scheduling ─▶ sending ─▶ SMTP
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import attrs
+
+from ah_server.console import Fleet, console_app
+from ah_server.parts import Part
+from ah_server.settings import Address, Secret, ServerSettings
+from ah_server.state_directory import StateDirectory
+from ah_server.web_server import bound_address
+from ah_server.wiring._collector import CollectorSide, collector_side
+from ah_server.wiring._hub import HubSide, bridge_part, hub_side
+from ah_server.wiring._notify import NotifySide, notify_side
+from ah_server.wiring._seams import Seams, bind_all, web
+from ahcollector.hub import HttpHub
+
+
+@attrs.frozen(kw_only=True)
+class Assembly:
+    """The composed server: its parts in the order of their start, and where it can be reached."""
+
+    parts: tuple[Part, ...]
+    addresses: dict[str, Address]
+    admin_token: Secret
+    hub_token: Secret
+    hub: HubSide | None
+    notify: NotifySide
+    collector: CollectorSide
+
+
+@asynccontextmanager
+async def assembled(
+    settings: ServerSettings, *, seams: Seams | None = None
+) -> AsyncIterator[Assembly]:
+    """Composes the server; the parts are not running yet. Leaving closes all that was opened.
+
+    Raises:
+        AddressInUseError: a port is taken.
+        StateDirectoryError: the state directory cannot be used, or another process holds it.
+        SettingsError: settings contradict what was found.
+    """
+    seams = Seams() if seams is None else seams
+    async with AsyncExitStack() as stack:
+        doors = bind_all(settings, stack)
+        state = StateDirectory.open(settings.state_dir)
+        stack.callback(state.close)
+        admin_token = state.secret("admin.token", settings.admin.token)
+        hub_token = state.secret("hub.token", settings.hub.token)
+        hub, hub_parts = await hub_side(settings, seams, doors, hub_token, stack)
+        notify, notify_parts = await notify_side(settings, seams, doors, stack)
+        base_url = settings.hub.base_url or f"http://{bound_address(doors.hub).netloc}"  # type: ignore[arg-type]  # bound when there is no base_url
+        client = HttpHub(
+            base_url=base_url,
+            token=hub_token.reveal(),
+            clock=seams.clock,
+            timeout_seconds=settings.hub.timeout_seconds,
+        )
+        stack.push_async_callback(client.aclose)
+        collector, collector_parts = await collector_side(
+            settings, seams, doors, client, admin_token, stack
+        )
+        bridge_parts = () if hub is None else (bridge_part(hub, notify, seams),)
+        view = Fleet(
+            presence=collector.presence,
+            store=collector.store,
+            event_log=None if hub is None else hub.event_log,
+        )
+        console = console_app(
+            view=view,
+            clock=seams.clock,
+            password=settings.console.password,
+            refresh_seconds=settings.console.refresh_seconds,
+        )
+        yield Assembly(
+            parts=(
+                *hub_parts,
+                *notify_parts,
+                *bridge_parts,
+                *collector_parts,
+                web("console", console, doors.console),
+            ),
+            addresses={
+                name: bound_address(door)
+                for name, door in attrs.asdict(doors, recurse=False).items()
+                if door is not None
+            },
+            admin_token=admin_token,
+            hub_token=hub_token,
+            hub=hub,
+            notify=notify,
+            collector=collector,
+        )

@@ -1,0 +1,162 @@
+"""The collector: the door, the samples' way to the store, the silence's way to the hub."""
+
+import socket
+from contextlib import AsyncExitStack
+from functools import partial
+
+import attrs
+
+from ah_server._about import VERSION
+from ah_server.parts import Loop, Part
+from ah_server.settings import Secret, ServerSettings
+from ah_server.web_server import WebServer
+from ah_server.wiring._door import open_door_of
+from ah_server.wiring._seams import Doors, Seams, web
+from ahcollector.admin import admin_app
+from ahcollector.bus import InProcessBus
+from ahcollector.detector import Detector, Reporter, TrafficTotals
+from ahcollector.hub import HttpHub
+from ahcollector.metrics import PrometheusMetrics
+from ahcollector.outbox import FileOutbox, Outbox, OutboxBounds, OutboxSender
+from ahcollector.presence import MemoryPresence
+from ahcollector.store import MemoryStore
+from ahcollector.worker import FileDeadBatches, Worker
+from ahwire import UUID7Generator
+
+
+@attrs.frozen(kw_only=True)
+class CollectorSide:
+    """The collector."""
+
+    store: MemoryStore
+    presence: MemoryPresence
+    outbox: Outbox
+
+
+async def collector_side(
+    settings: ServerSettings,
+    seams: Seams,
+    doors: Doors,
+    hub: HttpHub,
+    admin_token: Secret,
+    stack: AsyncExitStack,
+) -> tuple[CollectorSide, tuple[Part, ...]]:
+    clock, state_dir, alerting = seams.clock, settings.state_dir, settings.alerting
+    metrics = PrometheusMetrics()
+    presence = await MemoryPresence.open(
+        state_dir / "presence.json",
+        event_ids=UUID7Generator(clock, seams.rng).next,
+        down_min_seconds=alerting.down_min_seconds,
+        default_interval_seconds=alerting.agent_interval_seconds,
+    )
+    files = await FileOutbox.open(
+        state_dir / "outbox",
+        now=clock.time(),
+        bounds=OutboxBounds(
+            dead_max=settings.outbox.dead_max,
+            dead_retention_seconds=settings.outbox.dead_retention_days * 86_400,
+        ),
+    )
+    stack.push_async_callback(files.close)
+    outbox = seams.outbox(files)
+    store = MemoryStore(
+        clock=clock,
+        retention_seconds=settings.store.retention_hours * 3600,
+        points_max=settings.store.points_max,
+        metrics=metrics,
+    )
+    bus = InProcessBus(clock=clock, queue_batches_max=settings.bus.queue_per_shard, metrics=metrics)
+    worker = Worker(
+        bus=bus,
+        store=store,
+        clock=clock,
+        rng=seams.rng,
+        dead_batches=await FileDeadBatches.open(state_dir / "dead-batches.log"),
+        metrics=metrics,
+        flush_samples=settings.worker.max_batch_samples,
+        flush_seconds=settings.worker.max_batch_wait_seconds,
+        shutdown_flush_seconds=settings.worker.shutdown_flush_seconds,
+    )
+    door = await open_door_of(settings, seams, hub, presence, bus, metrics)
+    admin = admin_app(
+        token=admin_token.reveal(),
+        registry=door.registry,
+        directory=door.directory,
+        presence=presence,
+        store=store,
+        outbox=outbox,
+        clock=clock,
+        metrics=metrics,
+    )
+    flush = settings.worker.shutdown_flush_seconds
+    ingest = WebServer(
+        name="ingest",
+        app=door.app,
+        listener=doors.ingest,
+        tls_cert=settings.ingest.tls_cert,
+        tls_key=settings.ingest.tls_key,
+    )
+    parts = (
+        Loop(name="presence file", body=partial(presence.run, clock=clock)),
+        *door.loops,
+        Loop(name="worker", body=worker.run, stop_seconds=flush + 1),
+        *_silence(settings, seams, hub, presence, outbox, worker, metrics),
+        web("admin", admin, doors.admin),
+        ingest,
+    )
+    return CollectorSide(store=store, presence=presence, outbox=outbox), parts
+
+
+def _silence(
+    settings: ServerSettings,
+    seams: Seams,
+    hub: HttpHub,
+    presence: MemoryPresence,
+    outbox: Outbox,
+    worker: Worker,
+    metrics: PrometheusMetrics,
+) -> tuple[Part, ...]:
+    """From silence to the hub: detector, outbox sender, reporter."""
+    alerting = settings.alerting
+    sender = OutboxSender(
+        outbox=outbox,
+        hub=hub,
+        clock=seams.clock,
+        rng=seams.rng,
+        metrics=metrics,
+        batch_max=settings.outbox.batch_max,
+        poll_seconds=settings.outbox.flush_interval_seconds,
+        backoff_min_seconds=settings.outbox.backoff_min_seconds,
+        backoff_max_seconds=settings.outbox.backoff_max_seconds,
+        retention_seconds=settings.outbox.retention_hours * 3600,
+    )
+    detector = Detector(
+        presence=presence,
+        outbox=outbox,
+        clock=seams.clock,
+        metrics=metrics,
+        agent_interval_seconds=alerting.agent_interval_seconds,
+        scan_interval_seconds=alerting.scan_interval_seconds,
+        blind_grace_max_seconds=alerting.blind_grace_max_seconds,
+    )
+
+    def traffic() -> TrafficTotals:
+        done = worker.stats()
+        return TrafficTotals(batches=done.batches, samples=done.samples_written)
+
+    reporter = Reporter(
+        presence=presence,
+        hub=hub,
+        outbox=outbox,
+        clock=seams.clock,
+        collector_id=settings.collector_id or socket.gethostname(),
+        version=VERSION,
+        traffic=traffic,
+        seen_interval_seconds=alerting.seen_interval_seconds,
+        heartbeat_interval_seconds=alerting.heartbeat_interval_seconds,
+    )
+    return (
+        Loop(name="outbox sender", body=sender.run, stop_seconds=4.0),
+        Loop(name="detector", body=detector.run),
+        Loop(name="reporter", body=reporter.run),
+    )

@@ -1,0 +1,109 @@
+"""Who may enter the collector, and the application they enter by."""
+
+import attrs
+from starlette.types import ASGIApp
+
+from ah_server.parts import Loop, Part
+from ah_server.settings import ServerSettings
+from ah_server.wiring._seams import Seams
+from ahcollector.bus import InProcessBus
+from ahcollector.enroll import EnrollProxy, Renewal
+from ahcollector.hub import HttpHub
+from ahcollector.ingest import IngestLimits, SeriesBudget, ingest_app
+from ahcollector.metrics import PrometheusMetrics
+from ahcollector.presence import IngestBeacon, MemoryPresence
+from ahcollector.registry import (
+    CompanySettingsCache,
+    Directory,
+    MemoryRegistry,
+    NegativeCache,
+    Resolver,
+    SnapshotKeeper,
+    Syncer,
+)
+
+
+@attrs.frozen(kw_only=True)
+class _Door:
+    registry: MemoryRegistry
+    directory: Directory
+    app: ASGIApp
+    loops: tuple[Part, ...]
+
+
+async def open_door_of(
+    settings: ServerSettings,
+    seams: Seams,
+    hub: HttpHub,
+    presence: MemoryPresence,
+    bus: InProcessBus,
+    metrics: PrometheusMetrics,
+) -> _Door:
+    """Who may enter, and the application they enter by."""
+    clock, ingest = seams.clock, settings.ingest
+    registry = MemoryRegistry()
+    keeper = SnapshotKeeper(
+        registry=registry,
+        path=settings.state_dir / "registry.json",
+        clock=clock,
+        delay_seconds=settings.registry.snapshot_seconds,
+    )
+    await keeper.load()
+    negative = NegativeCache()
+    budget = SeriesBudget(per_hour=ingest.series_per_hour, first_hour=ingest.series_first_hour)
+    directory = Directory(
+        registry=registry,
+        presence=presence,
+        negative=negative,
+        clock=clock,
+        interval_seconds=settings.alerting.agent_interval_seconds,
+        followers=(budget,),
+    )
+    resolver = Resolver(
+        registry=registry,
+        directory=directory,
+        hub=hub,
+        negative=negative,
+        clock=clock,
+        lookups_per_second=settings.hub.lookup_per_second,
+        metrics=metrics,
+    )
+    companies = CompanySettingsCache(hub=hub, clock=clock)
+    syncer = Syncer(
+        hub=hub,
+        registry=registry,
+        directory=directory,
+        clock=clock,
+        interval_seconds=settings.hub.sync_interval_seconds,
+        metrics=metrics,
+    )
+    app = ingest_app(
+        resolver=resolver,
+        presence=presence,
+        bus=bus,
+        settings=companies,
+        hub=hub,
+        enroll=EnrollProxy(
+            hub=hub, directory=directory, public_url=ingest.public_url, metrics=metrics
+        ),
+        renewal=Renewal(hub=hub, directory=directory),
+        budget=budget,
+        limits=IngestLimits(
+            body_timeout_seconds=ingest.body_timeout_seconds,
+            metrics_burst=ingest.metrics_burst,
+            interval_seconds=settings.alerting.agent_interval_seconds,
+            interval_seconds_min=ingest.interval_min_seconds,
+            series_per_hour=ingest.series_per_hour,
+            series_first_hour=ingest.series_first_hour,
+        ),
+        clock=clock,
+        rng=seams.rng,
+        metrics=metrics,
+    )
+    loops = (
+        Loop(name="registry file", body=keeper.run),
+        Loop(name="company settings", body=companies.run),
+        Loop(name="registry sync", body=syncer.run),
+        Loop(name="ingest beacon", body=IngestBeacon(presence=presence, clock=clock).run),
+    )
+    return _Door(registry=registry, directory=directory, app=app, loops=loops)
