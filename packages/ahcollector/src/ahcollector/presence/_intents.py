@@ -19,9 +19,9 @@ class Intents:
 
     def __init__(self, transitions: Iterable[Transition] = ()) -> None:
         self._by_agent: dict[str, deque[Transition]] = {}
+        self.decided = 0
         for transition in transitions:
             self.add(transition)
-        self.decided = 0
 
     def add(self, transition: Transition) -> None:
         """Put an intent behind the agent's others."""

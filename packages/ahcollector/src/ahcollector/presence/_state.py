@@ -82,6 +82,6 @@ class AgentState:
         grace_max = max(2 * self.interval_seconds, blind_max_seconds + self.interval_seconds)
         running_ms = min(self.grace_until_ms, to_ms(now + grace_max))
         self.grace_until_ms = max(running_ms, to_ms(epoch.grace_until(self.interval_seconds)))
-        heard = self.last_seen is not None and epoch.ended_at <= self.last_seen <= now
+        heard = self.last_seen is not None and epoch.ended_at < self.last_seen <= now
         counted_ms = min(self.due_ms, to_ms(now + threshold))
         self.due_ms = max(counted_ms, self.grace_until_ms + (0 if heard else to_ms(threshold)))

@@ -92,7 +92,7 @@ class MemoryPresence:
         )
         self._changes = 0
         self._changes_saved = 0
-        self._decided_saved = 0
+        self._decided_saved = self._intents.decided
         self._saving = anyio.Lock()
         self.damaged_lines = image.damaged
 

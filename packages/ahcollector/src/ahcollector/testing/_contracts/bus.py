@@ -1,0 +1,215 @@
+"""What every `Bus` does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import anyio
+
+from ahcollector.bus.base import (
+    SHARDS,
+    TRIES_MAX,
+    Bus,
+    Delivery,
+    Handler,
+    SampleBatch,
+    StoredSeries,
+    shard_for,
+)
+from ahcollector.errors import BusClosed, BusFull
+from ahcollector.testing._contracts._expect import expect
+
+__all__ = ["BusContract", "batch_of"]
+
+_WAIT_SECONDS = 10.0
+
+
+def batch_of(number: int, *, server_id: str = "web-1", company_id: str = "acme") -> SampleBatch:
+    """Return a batch with one sample; equal arguments give equal batches."""
+    labels = (
+        ("__name__", "ah_cpu_percent"),
+        ("company_id", company_id),
+        ("server_id", server_id),
+        ("core", "0"),
+    )
+    return SampleBatch(
+        company_id=company_id,
+        server_id=server_id,
+        agent_id=f"agent-{server_id}",
+        request_id=f"{number:016x}",
+        received_at_ms=1_700_000_000_000 + number,
+        series=(
+            StoredSeries(
+                labels=labels, points=((1_700_000_000_000 + number * 1_000, float(number)),)
+            ),
+        ),
+    )
+
+
+def _number(delivery: Delivery) -> int:
+    return int(delivery.batch.request_id, 16)
+
+
+class BusContract:
+    """The suite; derive from it and give `new`."""
+
+    async def new(self, *, queue_batches_max: int = 256) -> Bus:
+        """Return an empty bus with this bound of waiting entries a shard, on the system's clock."""
+        raise NotImplementedError
+
+    async def until(self, bus: Bus, handler: Handler, done: anyio.Event) -> None:
+        """Subscribe to all shards until `done` is set."""
+        with anyio.fail_after(_WAIT_SECONDS):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(bus.subscribe, range(SHARDS), handler)
+                await done.wait()
+                tasks.cancel_scope.cancel()
+
+    async def take(self, bus: Bus, count: int) -> list[Delivery]:
+        """Take and acknowledge `count` deliveries."""
+        taken: list[Delivery] = []
+        done = anyio.Event()
+
+        async def handler(delivery: Delivery) -> None:
+            taken.append(delivery)
+            await delivery.ack()
+            if len(taken) >= count:
+                done.set()
+
+        await self.until(bus, handler, done)
+        return taken
+
+    async def test_batches_arrive_whole_and_in_order_of_their_shard(self) -> None:
+        """What was published, as it was published."""
+        bus = await self.new()
+        servers = [f"server-{number}" for number in range(20)]
+        batches = [batch_of(n, server_id=servers[n % 20]) for n in range(100)]
+        for batch in batches:
+            await bus.publish(batch)
+        taken = await self.take(bus, 100)
+        for server in servers:
+            ours = [d.batch for d in taken if d.batch.server_id == server]
+            assert ours == [batch for batch in batches if batch.server_id == server]
+        assert all(d.shard == shard_for(d.batch.server_id) and d.attempt == 1 for d in taken)
+        assert not any(bus.depth().values())
+
+    async def test_a_full_shard_refuses_at_once_and_others_do_not(self) -> None:
+        """C8: nothing that was taken is pushed out to make room."""
+        bus = await self.new(queue_batches_max=3)
+        other = next(f"s{n}" for n in range(1_000) if shard_for(f"s{n}") != shard_for("web-1"))
+        for number in range(3):
+            await bus.publish(batch_of(number))
+        with expect(BusFull):
+            await bus.publish(batch_of(3))
+        await bus.publish(batch_of(4, server_id=other))
+        assert bus.depth()[shard_for("web-1")] == 3
+        taken = await self.take(bus, 4)
+        assert sorted(map(_number, taken)) == [0, 1, 2, 4]
+        await bus.publish(batch_of(5))
+
+    async def test_what_is_held_does_not_count_and_comes_back(self) -> None:
+        """Unacknowledged entries go to the next subscriber, in the old order."""
+        bus = await self.new(queue_batches_max=3)
+        for number in range(3):
+            await bus.publish(batch_of(number))
+        held: list[int] = []
+        done = anyio.Event()
+
+        async def hold(delivery: Delivery) -> None:
+            held.append(_number(delivery))
+            if _number(delivery) == 1:
+                await delivery.ack()
+            if len(held) == 3:
+                assert bus.depth()[delivery.shard] == 0
+                await bus.publish(batch_of(3))
+                done.set()
+
+        await self.until(bus, hold, done)
+        again = await self.take(bus, 3)
+        assert [number for number in map(_number, again) if number in {0, 2}] == [0, 2]
+        assert 3 in map(_number, again)
+
+    async def test_a_batch_that_always_fails_stops_nobody(self) -> None:
+        """C9: at most 5 tries, then it is a dead letter; those behind it flow."""
+        bus = await self.new()
+        for number in range(5):
+            await bus.publish(batch_of(number))
+        tries: list[int] = []
+        taken: list[int] = []
+        done = anyio.Event()
+
+        async def handler(delivery: Delivery) -> None:
+            if _number(delivery) == 1:
+                tries.append(delivery.attempt)
+                raise LookupError("poison")
+            taken.append(_number(delivery))
+            await delivery.ack()
+            if len(taken) == 4:
+                done.set()
+
+        await self.until(bus, handler, done)
+        assert taken == [0, 2, 3, 4]
+        assert tries == list(range(1, TRIES_MAX + 1))
+        assert not any(bus.depth().values())
+
+    async def test_a_batch_that_fails_once_is_delivered(self) -> None:
+        """In its place: those behind it wait for it."""
+        bus = await self.new()
+        await bus.publish(batch_of(0))
+        await bus.publish(batch_of(1))
+        seen: list[tuple[int, int]] = []
+        done = anyio.Event()
+
+        async def handler(delivery: Delivery) -> None:
+            seen.append((_number(delivery), delivery.attempt))
+            if seen == [(0, 1)]:
+                raise LookupError("once")
+            await delivery.ack()
+            if len(seen) == 3:
+                done.set()
+
+        await self.until(bus, handler, done)
+        assert seen == [(0, 1), (0, 2), (1, 1)]
+
+    async def test_a_closed_bus_takes_nothing_and_hands_over_the_rest(self) -> None:
+        """Then its subscriptions end by themselves."""
+        bus = await self.new()
+        await bus.publish(batch_of(0))
+        await bus.close()
+        with expect(BusClosed):
+            await bus.publish(batch_of(1))
+        taken: list[int] = []
+
+        async def handler(delivery: Delivery) -> None:
+            taken.append(_number(delivery))
+            await delivery.ack()
+
+        with anyio.fail_after(_WAIT_SECONDS):
+            await bus.subscribe(range(SHARDS), handler)
+        assert taken == [0]
+
+    async def test_nobody_is_handed_a_shard_he_did_not_ask_for(self) -> None:
+        """Two subscribers share the work."""
+        bus = await self.new()
+        seen: list[tuple[int, int]] = []
+        done = anyio.Event()
+
+        def handler_of(who: int) -> Handler:
+            async def handler(delivery: Delivery) -> None:
+                seen.append((who, delivery.shard))
+                await delivery.ack()
+                if len(seen) == 64:
+                    done.set()
+
+            return handler
+
+        for number in range(64):
+            await bus.publish(batch_of(number, server_id=f"s{number}"))
+        halves: list[Collection[int]] = [range(32), range(32, 64)]
+        with anyio.fail_after(_WAIT_SECONDS):
+            async with anyio.create_task_group() as tasks:
+                for who, half in enumerate(halves):
+                    tasks.start_soon(bus.subscribe, half, handler_of(who))
+                await done.wait()
+                tasks.cancel_scope.cancel()
+        assert all(shard in halves[who] for who, shard in seen)

@@ -1,0 +1,10 @@
+"""The contract suites, for tests of implementations: see `ahcollector.testing._contracts`."""
+
+from ahcollector.testing._contracts import (
+    BusContract,
+    OutboxContract,
+    PresenceContract,
+    StoreContract,
+)
+
+__all__ = ["BusContract", "OutboxContract", "PresenceContract", "StoreContract"]

@@ -1,0 +1,301 @@
+"""C18, C19: a crash at every step between "decided" and "sent".
+
+The machine drives presence, detector, outbox and sender over real files. Before and after every
+call from one part to another, and inside the writing of the snapshot, the process can die: everything
+in memory is thrown away and a new process opens the files. What must hold at the end: the hub got
+every transition, each under one event id, an agent's in order.
+"""
+
+import asyncio
+import itertools
+import random
+import shutil
+import tempfile
+from pathlib import Path
+
+import attrs
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from ahcollector.detector import Detector
+from ahcollector.errors import OutboxError, PresenceError, TemporaryHubError
+from ahcollector.outbox import FileOutbox, OutboxSender
+from ahcollector.presence import AgentRef, MemoryPresence
+from ahcollector.presence._snapshot import SnapshotFile, decode
+from ahcollector.testing import FakeClock
+from ahwire import EventType
+from ahwire.hub import EventsReply
+
+AGENTS = [AgentRef(agent_id=f"a{n}", company_id="acme", server_id=f"s{n}") for n in range(3)]
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+class Fuse:
+    """Burns down with each step; at its end the process dies, or one call fails."""
+
+    def __init__(self):
+        self.left = None
+        self.error = None
+        self.steps = 0
+
+    def light(self, steps, error):
+        self.left, self.error = steps, error
+
+    def burn(self):
+        self.steps += 1
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                self.left = None
+                raise self.error
+
+
+class Wired:
+    """Passes calls on, and burns the fuse before and after each."""
+
+    def __init__(self, target, fuse, failure):
+        self._target, self._fuse, self._failure = target, fuse, failure
+
+    def __getattr__(self, name):
+        method = getattr(self._target, name)
+
+        async def call(*args, **kwargs):
+            try:
+                self._fuse.burn()
+                result = await method(*args, **kwargs)
+                self._fuse.burn()
+            except Fault as fault:
+                raise self._failure from fault
+            return result
+
+        return call
+
+
+class Fault(Exception):
+    """One call fails, before or after it was carried out; the process lives."""
+
+
+class WiredFile(SnapshotFile):
+    """A snapshot file whose process can die while it is written, or just after."""
+
+    fuse = None
+
+    def save(self, chunks):
+        try:
+            self.fuse.burn()
+            super().save(chunks)
+            self.fuse.burn()
+        except Fault as fault:
+            raise OSError("no space") from fault
+
+
+class Hub:
+    """Takes each event id once, and can die before its answer is out."""
+
+    def __init__(self):
+        self.events = []
+        self.ids = set()
+
+    async def send_events(self, events, fence=None):
+        for event in events:
+            if event.event_id not in self.ids:
+                self.ids.add(event.event_id)
+                self.events.append(event)
+        return EventsReply(accepted=tuple(event.event_id for event in events), rejected=())
+
+
+class CrashMachine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.directory = Path(tempfile.mkdtemp())
+        self.clock = FakeClock()
+        self.fuse = Fuse()
+        self.hub = Hub()
+        self.numbers = itertools.count(1)
+        self.outbox = None
+        self.start()
+
+    def start(self):
+        """A new process: only the files are there."""
+        if self.outbox is not None:
+            self.runner.run(self.outbox.close())
+        self.fuse.light(None, None)
+        self.runner.run(self._start())
+
+    async def _start(self):
+        file = WiredFile(self.directory / "presence.jsonl")
+        file.fuse = self.fuse
+        data = file.load()
+        image = decode(data)[0] if data is not None else None
+        ids = self.numbers
+        self.presence = MemoryPresence(
+            event_ids=lambda: f"018bcfe5-6800-7000-8000-{next(ids):012x}",
+            down_min_seconds=9,
+            default_interval_seconds=3,
+            snapshot=file,
+            image=image,
+        )
+        self.outbox = await FileOutbox.open(self.directory / "outbox", now=self.clock.time())
+        outbox = Wired(self.outbox, self.fuse, OutboxError("injected"))
+        self.detector = Detector(
+            presence=Wired(self.presence, self.fuse, PresenceError("injected")),
+            outbox=outbox,
+            clock=self.clock,
+            agent_interval_seconds=3,
+            scan_interval_seconds=1,
+            beacon_max_age_seconds=1_000,
+            blind_grace_max_seconds=1,
+        )
+        self.sender = OutboxSender(
+            outbox=outbox,
+            hub=Wired(self.hub, self.fuse, TemporaryHubError("injected")),
+            clock=self.clock,
+            rng=random.Random(1),
+            batch_max=2,
+        )
+
+    def act(self, coroutine):
+        try:
+            self.runner.run(coroutine)
+        except Crash:
+            self.start()
+
+    @rule(steps=st.integers(0, 25), fault=st.booleans())
+    def light_the_fuse(self, steps, fault):
+        self.fuse.light(steps, Fault() if fault else Crash())
+
+    @rule(seconds=st.sampled_from([0.001, 1.0, 5.0, 9.0, 30.0]))
+    def wait(self, seconds):
+        self.clock.advance(seconds)
+
+    @rule(agent=st.sampled_from(AGENTS))
+    def hear(self, agent):
+        self.act(self._hear(agent))
+
+    async def _hear(self, agent):
+        now = self.clock.time()
+        await self.presence.beacon(now)
+        await self.presence.touch(agent, now, None)
+
+    @rule(agent=st.sampled_from(AGENTS))
+    def remove(self, agent):
+        self.act(self.presence.remove(agent.agent_id, self.clock.time(), "removed"))
+
+    @rule()
+    def scan(self):
+        self.act(self._scan())
+
+    async def _scan(self):
+        await self.presence.beacon(self.clock.time())
+        await self.detector.scan()
+
+    @rule()
+    def send(self):
+        self.act(self.sender.send_once())
+
+    @rule()
+    def save(self):
+        self.act(self._save())
+
+    async def _save(self):
+        try:
+            await self.presence.save()
+        except PresenceError:
+            pass
+
+    @rule()
+    def die(self):
+        self.start()
+
+    @invariant()
+    def each_agents_events_alternate_with_rising_seq(self):
+        for agent in AGENTS:
+            mine = [event for event in self.hub.events if event.agent_id == agent.agent_id]
+            kinds = [event.type for event in mine]
+            expected = itertools.cycle([EventType.AGENT_DOWN, EventType.AGENT_UP])
+            assert kinds == list(itertools.islice(expected, len(kinds)))
+            assert all(a.seq < b.seq for a, b in itertools.pairwise(mine))
+
+    def teardown(self):
+        self.fuse.light(None, None)
+        for _ in range(4):
+            self.clock.advance(1.0)
+            self.runner.run(self._scan())
+            while self.runner.run(self.outbox.stats(0.0)).depth:
+                self.runner.run(self.sender.send_once())
+        assert self.runner.run(self.presence.pending_count()) == 0
+        assert self.runner.run(self.outbox.dead_letters()) == []
+        shown = {row.agent.agent_id: row.state for row in self.runner.run(self.presence.agents())}
+        for agent in AGENTS:
+            mine = [event for event in self.hub.events if event.agent_id == agent.agent_id]
+            down = bool(mine) and mine[-1].type is EventType.AGENT_DOWN
+            assert down == (shown.get(agent.agent_id) == "down"), "a transition was lost"
+        self.runner.run(self.outbox.close())
+        self.runner.close()
+        shutil.rmtree(self.directory)
+
+
+CrashMachine.TestCase.settings = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+TestCrashMachine = CrashMachine.TestCase
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What the hub has at the end, and how many steps there were to die at."""
+
+    events: tuple
+    steps: int
+
+
+def life(crash_at, fault):
+    """One agent goes down and comes up; the process dies (or a call fails) at one step of it."""
+    machine = CrashMachine()
+    steps = itertools.count()
+
+    def burn():
+        if next(steps) == crash_at:
+            raise Fault if fault else Crash
+
+    # The agent itself is no part of this: the registry would make it known again.
+    machine.hear(AGENTS[0])
+    machine.save()
+    machine.fuse.burn = burn
+    for _ in range(7):
+        machine.clock.advance(6.0)
+        machine.scan()
+        if machine.runner.run(machine.outbox.stats(0.0)).depth:
+            machine.send()
+    machine.save()
+    machine.hear(AGENTS[0])
+    for _ in range(3):
+        machine.clock.advance(1.0)
+        machine.scan()
+        machine.send()
+    count = next(steps)
+    machine.fuse.burn = lambda: None
+    # A crash may have forgotten the contact itself: the agent's next batch comes.
+    machine.hear(AGENTS[0])
+    machine.teardown()
+    return Outcome(events=tuple(machine.hub.events), steps=count)
+
+
+def test_every_single_step_of_a_down_and_an_up_can_be_the_last():
+    calm = life(None, False)
+    kinds = [event.type for event in calm.events]
+    assert kinds == [EventType.AGENT_DOWN, EventType.AGENT_UP]
+    assert calm.steps > 60
+    for step in range(calm.steps):
+        for fault in (False, True):
+            outcome = life(step, fault)
+            kinds = [event.type for event in outcome.events]
+            assert kinds == [EventType.AGENT_DOWN, EventType.AGENT_UP], (step, fault)
