@@ -97,6 +97,21 @@ async def test_pages_carry_the_cursor_as_it_is():
     }
 
 
+async def test_one_bad_record_does_not_stop_the_others(caplog):
+    good = json.loads(RECORD.to_json())
+    bad = {**good, "prev_token_hash": "cd" * 32, "prev_token_expires_at": "soon"}
+    body = {"data": {"agents": [bad, 7, good], "more": False, "next_since": "c3"}}
+    async with hub_with(Script(body=body)) as hub:
+        page = await hub.agents_since("", 500)
+    assert page.agents == (RECORD,)
+    assert page.next_since == "c3"
+    assert caplog.text.count("left out") == 2
+    for body in ({"agents": 3}, {"agents": [bad]}, b"nonsense"):
+        async with hub_with(Script(body=body)) as hub:
+            with pytest.raises(TemporaryHubError):
+                await hub.agents_since("", 500)
+
+
 @pytest.mark.parametrize("fence", [None, 0, 17])
 async def test_events_carry_the_fence_when_a_lease_is_held(fence):
     script = Script(body={"accepted": [EVENT.event_id], "rejected": []})

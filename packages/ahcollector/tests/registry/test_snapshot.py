@@ -134,7 +134,7 @@ async def test_a_directory_that_cannot_be_written_is_said_and_outlived(tmp_path,
     blocker.write_text("x")
     registry = await filled()
     keep = keeper(registry, blocker / "registry.jsonl", clock)
-    with pytest.raises(SnapshotError, match="registry.jsonl"):
+    with pytest.raises(SnapshotError, match=r"registry\.jsonl"):
         await keep.save()
     with pytest.raises(SnapshotError):
         await keep.load()

@@ -108,6 +108,15 @@ async def test_local_revocation_outlives_a_sync_of_the_same_version(known):
     assert entry.verdict(datetime.now(UTC)) is Verdict.REVOKED
 
 
+async def test_after_a_start_all_known_agents_are_watched(known):
+    for number in range(3):
+        await known.registry.put(record(number), now=1.0)
+    await known.registry.revoke("a0", now=2.0)
+    assert (await known.presence.counts()).agents == 0
+    await known.directory.ensure_all(known.registry.active_agents())
+    assert (await known.presence.counts()).agents == 2
+
+
 async def test_presence_follows_a_move_to_another_company(known):
     await known.directory.put(record(1))
     await known.directory.put(attrs.evolve(record(1), company_id="globex", version=2))

@@ -20,6 +20,7 @@ any other 4xx               permanent
 from __future__ import annotations
 
 import json
+import logging
 import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
@@ -51,6 +52,8 @@ from ahwire.hub import (
 )
 
 __all__ = ["HttpHub"]
+
+_log = logging.getLogger("ahcollector.hub")
 
 _PREFIX = "/api/v1/monitoring/collector"
 _TEMPORARY = frozenset({401, 403, 408, 429})
@@ -104,7 +107,7 @@ def failure(
         headers: Headers of the answer.
         now: Unix seconds, to read ``Retry-After`` as a date.
     """
-    fields = _error_fields(body)
+    fields = _fields(body)
     code = _clean_code(headers.get("x-ah-code")) or _clean_code(fields.get("code"))
     if code is None:
         error = fields.get("error")
@@ -131,7 +134,7 @@ def _clean_code(value: object) -> str | None:
     return value if isinstance(value, str) and _CODE.fullmatch(value) else None
 
 
-def _error_fields(body: bytes) -> dict[str, Any]:
+def _fields(body: bytes) -> dict[str, Any]:
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError):
@@ -256,7 +259,7 @@ class HttpHub:
     async def agents_since(self, cursor: str, limit: int) -> AgentPage:
         """Read a page of changes; see `Hub.agents_since`."""
         answer = await self._ask("GET", "/agents", query={"since": cursor, "limit": str(limit)})
-        return _decode("GET /agents", answer, AgentPage.from_json)
+        return _decode("GET /agents", answer, _page)
 
     async def send_events(self, events: Sequence[Event], fence: int | None = None) -> EventsReply:
         """Hand over events; see `Hub.send_events`."""
@@ -356,8 +359,32 @@ class HttpHub:
         return _Answer(status=response.status_code, headers=response.headers, body=b"".join(pieces))
 
 
-def _json(value: Mapping[str, Any]) -> bytes:
+def _json(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _page(body: bytes) -> AgentPage:
+    """Read a page; a record that keeps not its contract is left out and told, so that it alone
+    stays unknown and everything behind it is still followed.
+    """
+    try:
+        return AgentPage.from_json(body)
+    except DecodeError:
+        fields = _fields(body)
+        agents = fields.get("agents")
+        if not isinstance(agents, list):
+            raise
+    good: list[AgentRecord] = []
+    for position, agent in enumerate(agents):
+        try:
+            good.append(AgentRecord.from_json(_json(agent)))
+        except DecodeError as error:
+            _log.error(
+                "hub listed an agent that cannot be understood; it is left out",
+                extra={"position": position, "error": str(error)},
+            )
+    page = AgentPage.from_json(_json({**fields, "agents": []}))
+    return attrs.evolve(page, agents=tuple(good))
 
 
 def _decode(call: str, answer: _Answer, read: Callable[[bytes], T]) -> T:

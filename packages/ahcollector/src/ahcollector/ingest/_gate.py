@@ -176,8 +176,11 @@ class Gate:
         try:
             found = await self._resolver.resolve(hashed)
         except HubUnavailableError as error:
+            # The cause is in our log; a stranger need not know what our hub answered.
             raise RequestRefusedError(
-                Code.UNAVAILABLE, str(error), retry_after_seconds=error.retry_after_seconds
+                Code.UNAVAILABLE,
+                "the token cannot be checked now: try again later",
+                retry_after_seconds=error.retry_after_seconds,
             ) from error
         entry = judge(found, datetime.fromtimestamp(self._clock.time(), UTC))
         return Pass(agent=entry.agent, token=entry, token_hash=hashed)

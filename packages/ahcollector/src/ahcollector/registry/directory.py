@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Protocol
 
 from ahcollector.clock import AsyncClock
@@ -65,6 +66,14 @@ class Follower(Protocol):
         ...
 
 
+def _log_change(entry: AgentEntry) -> None:
+    _log.info(
+        "agent is %s now",
+        entry.record.state.value,
+        extra={"agent_id": entry.record.agent_id, "company_id": entry.record.company_id},
+    )
+
+
 class Directory:
     """Writes identities, and lets presence and the negative cache follow.
 
@@ -108,6 +117,8 @@ class Directory:
         put = await self._registry.put(record, now=now)
         for token_hash in token_entries(record):
             self._negative.forget(token_hash)
+        if not put.applied:
+            return put
         agent = put.after.agent
         if put.after.record.state is AgentState.ACTIVE:
             if put.before is not None and put.before.agent != agent:
@@ -116,6 +127,8 @@ class Directory:
             await self._presence.ensure(agent, now, self._interval_seconds)
         else:
             await self._gone(agent, now)
+        if put.before is None or put.before.record.state is not put.after.record.state:
+            _log_change(put.after)
         return put
 
     async def revoke(self, agent_id: str) -> AgentEntry | None:
@@ -124,6 +137,7 @@ class Directory:
         entry = await self._registry.revoke(agent_id, now=now)
         if entry is not None:
             await self._gone(entry.agent, now)
+            _log_change(entry)
         return entry
 
     async def delete_server(self, company_id: str, server_id: str) -> tuple[AgentRef, ...]:
@@ -134,10 +148,14 @@ class Directory:
         """Forget a company's agents and return whom."""
         return await self._all_gone(await self._registry.delete_company(company_id))
 
-    async def ensure_all(self, page: tuple[AgentRef, ...]) -> None:
-        """Make sure that presence watches these agents, as after a restart without its snapshot."""
+    async def ensure_all(self, agents: Iterable[AgentRef]) -> None:
+        """Make sure that presence watches these agents.
+
+        For the start of a process: agents that the registry's snapshot has and presence's has not
+        would otherwise be silent unnoticed until they speak.
+        """
         now = self._clock.time()
-        for agent in page:
+        for agent in agents:
             await self._presence.ensure(agent, now, self._interval_seconds)
 
     async def _all_gone(self, agents: tuple[AgentRef, ...]) -> tuple[AgentRef, ...]:
@@ -150,7 +168,3 @@ class Directory:
         await self._presence.remove(agent.agent_id, now, REASON_REMOVED)
         for follower in self._followers:
             follower.agent_gone(agent.agent_id)
-        _log.info(
-            "agent is not watched any more",
-            extra={"agent_id": agent.agent_id, "company_id": agent.company_id},
-        )

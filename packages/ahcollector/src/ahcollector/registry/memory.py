@@ -138,6 +138,14 @@ class MemoryRegistry:
             self._cursor = cursor
             self.changes += 1
 
+    def active_agents(self) -> tuple[AgentRef, ...]:
+        """Return all agents that may send."""
+        return tuple(
+            entry.agent
+            for entry in self._agents.values()
+            if entry.record.state is AgentState.ACTIVE
+        )
+
     def image(self) -> RegistryImage:
         """Return all there is, as one value."""
         return RegistryImage(
