@@ -81,12 +81,17 @@ def near_changes(draw):
 cases = st.tuples(instants, schedules) | near_changes()
 
 
+def examples(factor):
+    """So many times the examples of the profile in force."""
+    return settings(max_examples=factor * settings().max_examples, deadline=None)
+
+
 def wall(instant, zone):
     """The wall clock without its zone, so that subtraction counts what the hands show."""
     return instant.astimezone(load_zone(zone)).replace(tzinfo=None)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(4)
 @given(cases)
 def test_a_bucket_holds_its_instant_and_is_not_empty(case):
     instant, schedule = case
@@ -96,7 +101,7 @@ def test_a_bucket_holds_its_instant_and_is_not_empty(case):
     assert found.end.tzinfo is UTC
 
 
-@settings(max_examples=400, deadline=None)
+@examples(4)
 @given(cases, st.floats(0, 1, exclude_max=True))
 def test_every_instant_of_a_bucket_gives_the_same_bucket(case, share):
     instant, schedule = case
@@ -106,7 +111,7 @@ def test_every_instant_of_a_bucket_gives_the_same_bucket(case, share):
         assert bucket(other, schedule) == found
 
 
-@settings(max_examples=400, deadline=None)
+@examples(4)
 @given(cases)
 def test_buckets_leave_no_gap_and_do_not_overlap(case):
     instant, schedule = case
@@ -115,7 +120,7 @@ def test_buckets_leave_no_gap_and_do_not_overlap(case):
     assert bucket(found.start - TICK, schedule).end == found.start
 
 
-@settings(max_examples=200, deadline=None)
+@examples(2)
 @given(cases, zones)
 def test_the_zone_an_instant_is_written_in_does_not_matter(case, zone):
     instant, schedule = case
@@ -135,7 +140,7 @@ def first_instant_of_day(day, zone):
     return high
 
 
-@settings(max_examples=300, deadline=None)
+@examples(3)
 @given(
     (st.tuples(instants, schedules) | near_changes()).filter(
         lambda case: case[1].unit in (Unit.DAYS, Unit.WEEKS, Unit.MONTHS)
@@ -181,7 +186,7 @@ def buckets_of_day_by_the_minute(day, schedule):
     return [*starts, end]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(2)
 @given(
     (st.tuples(instants, short_schedules) | near_changes()).filter(
         lambda case: case[1].unit in (Unit.MINUTES, Unit.HOURS) and case[0].year >= 1973

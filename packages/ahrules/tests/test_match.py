@@ -127,6 +127,11 @@ events = st.builds(
 )
 
 
+def examples(factor):
+    """So many times the examples of the profile in force."""
+    return settings(max_examples=factor * settings().max_examples, deadline=None)
+
+
 def naive_address(text):
     try:
         address = ipaddress.ip_address(text)
@@ -237,7 +242,7 @@ def decided(rule_set, event, answers):
     return [match.rule_id for match in rule_set.match(event) if match.decide(told)]
 
 
-@settings(max_examples=500, deadline=None)
+@examples(5)
 @given(rule_lists, st.lists(events, min_size=1, max_size=4))
 def test_match_equals_the_naive_matcher(mappings, batch):
     rule_set = compile_rules(mappings)
@@ -247,7 +252,7 @@ def test_match_equals_the_naive_matcher(mappings, batch):
             assert decided(rule_set, event, answers) == naive_match(mappings, event, answers)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(3)
 @given(rule_lists, events)
 def test_lookups_left_out_of_a_match_could_change_nothing(mappings, event):
     for match in compile_rules(mappings).match(event):
@@ -259,7 +264,7 @@ def test_lookups_left_out_of_a_match_could_change_nothing(mappings, event):
                 assert match.decide(told) == match.decide(without)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(3)
 @given(rule_lists, rule_lists, st.lists(st.sampled_from([f"r{n}" for n in range(12)])), events)
 def test_replace_equals_compiling_anew(before, changed, removed_ids, event):
     changed_keys = {(each["tenant_id"], each["rule_id"]) for each in changed}
@@ -280,7 +285,7 @@ def test_replace_equals_compiling_anew(before, changed, removed_ids, event):
     assert rule_set.match(event) == matched_before
 
 
-@settings(max_examples=300, deadline=None)
+@examples(3)
 @given(rules, events)
 def test_explain_agrees_with_match(mapping, event):
     rule = NotificationRule.from_dict(mapping)
@@ -299,7 +304,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(3)
 @given(
     rule_lists,
     st.dictionaries(st.sampled_from(["geo", "n", "who", "addr"]), json_values),
