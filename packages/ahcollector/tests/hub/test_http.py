@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import anyio
 import anyio.abc
+import attrs
 import httpx
 import pytest
 
@@ -99,13 +100,17 @@ async def test_pages_carry_the_cursor_as_it_is():
 
 async def test_one_bad_record_does_not_stop_the_others(caplog):
     good = json.loads(RECORD.to_json())
-    bad = {**good, "prev_token_hash": "cd" * 32, "prev_token_expires_at": "soon"}
-    body = {"data": {"agents": [bad, 7, good], "more": False, "next_since": "c3"}}
+    vague = {**good, "prev_token_hash": "cd" * 32, "prev_token_expires_at": "soon"}
+    bad = {**good, "agent_id": "\ud800"}
+    body = {"data": {"agents": [bad, 7, vague, good], "more": False, "next_since": "c3"}}
     async with hub_with(Script(body=body)) as hub:
         page = await hub.agents_since("", 500)
-    assert page.agents == (RECORD,)
+    expired = attrs.evolve(RECORD, prev_token_hash="cd" * 32)
+    assert page.agents == (expired, RECORD), "an expiry that cannot be read means expired"
     assert page.next_since == "c3"
     assert caplog.text.count("left out") == 2
+    async with hub_with(Script(body={"data": vague})) as hub:
+        assert await hub.agent_by_token_hash("ab" * 32) == expired
     for body in ({"agents": 3}, {"agents": [bad]}, b"nonsense"):
         async with hub_with(Script(body=body)) as hub:
             with pytest.raises(TemporaryHubError):

@@ -2,25 +2,13 @@
 
 Requests go to ``<base_url>/api/v1/monitoring/collector`` with the hub token as bearer. An answer is
 JSON, plain or wrapped in ``{"data": …}``, uncompressed, and at most 8 MiB of it are read. Redirects
-are never followed: the token must not reach another host.
-
-Which answers a retry can help (`failure` below, a pure function):
-
-==========================  ==========================
-answer                      error
-==========================  ==========================
-none, cut, not JSON         temporary
-1xx, 3xx, 2xx unreadable    temporary (not the hub's own answer)
-401, 403, 408, 429, 5xx     temporary
-412                         fenced
-any other 4xx               permanent
-==========================  ==========================
+are never followed: the token must not reach another host. What an answer
+means is in `ahcollector.hub._answers`.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
@@ -34,9 +22,10 @@ import httpx
 from google.protobuf.json_format import MessageToDict
 
 from ahcollector.clock import AsyncClock, SystemClock
-from ahcollector.errors import FencedHubError, HubError, PermanentHubError, TemporaryHubError
+from ahcollector.errors import PermanentHubError, TemporaryHubError
+from ahcollector.hub._answers import failure, read_page, read_record
 from ahcollector.hub.base import SettingsReply
-from ahwire import DecodeError, parse_retry_after
+from ahwire import DecodeError
 from ahwire.agent_pb2 import EnrollRequest, Inventory
 from ahwire.hub import (
     AgentPage,
@@ -53,11 +42,7 @@ from ahwire.hub import (
 
 __all__ = ["HttpHub"]
 
-_log = logging.getLogger("ahcollector.hub")
-
 _PREFIX = "/api/v1/monitoring/collector"
-_TEMPORARY = frozenset({401, 403, 408, 429})
-_CODE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _QUERY = "ahcollector.query"
 T = TypeVar("T")
 
@@ -93,55 +78,6 @@ class _QueryTransport(httpx.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
-
-
-def failure(
-    call: str, status: int, body: bytes, headers: Mapping[str, str], *, now: float
-) -> HubError:
-    """Return the error that an answer outside 2xx means.
-
-    Args:
-        call: Method and path for the text, without a query.
-        status: HTTP status.
-        body: What was read of the body.
-        headers: Headers of the answer.
-        now: Unix seconds, to read ``Retry-After`` as a date.
-    """
-    fields = _fields(body)
-    code = _clean_code(headers.get("x-ah-code")) or _clean_code(fields.get("code"))
-    if code is None:
-        error = fields.get("error")
-        code = _clean_code(error.get("code") if isinstance(error, dict) else error)
-    text = f"hub answered {status}{f' {code}' if code else ''} to {call}"
-    if status == httpx.codes.PRECONDITION_FAILED:
-        newest = fields.get("newest")
-        return FencedHubError(
-            f"{text}: another sender holds the lease",
-            newest=newest if isinstance(newest, int) and not isinstance(newest, bool) else None,
-        )
-    if 400 <= status < 500 and status not in _TEMPORARY:
-        return PermanentHubError(f"{text}: a retry cannot help", status=status, code=code)
-    hint = ": check hub.token" if status in {401, 403} else ""
-    return TemporaryHubError(
-        f"{text}{hint}",
-        status=status,
-        code=code,
-        retry_after_seconds=parse_retry_after(headers.get("retry-after"), now=now),
-    )
-
-
-def _clean_code(value: object) -> str | None:
-    return value if isinstance(value, str) and _CODE.fullmatch(value) else None
-
-
-def _fields(body: bytes) -> dict[str, Any]:
-    try:
-        parsed = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    if isinstance(parsed, dict) and isinstance(parsed.get("data"), dict):
-        parsed = parsed["data"]
-    return parsed if isinstance(parsed, dict) else {}
 
 
 class HttpHub:
@@ -254,12 +190,12 @@ class HttpHub:
             if error.status == httpx.codes.NOT_FOUND:
                 return None
             raise
-        return _decode("GET /agents", answer, AgentRecord.from_json)
+        return _decode("GET /agents", answer, read_record)
 
     async def agents_since(self, cursor: str, limit: int) -> AgentPage:
         """Read a page of changes; see `Hub.agents_since`."""
         answer = await self._ask("GET", "/agents", query={"since": cursor, "limit": str(limit)})
-        return _decode("GET /agents", answer, _page)
+        return _decode("GET /agents", answer, read_page)
 
     async def send_events(self, events: Sequence[Event], fence: int | None = None) -> EventsReply:
         """Hand over events; see `Hub.send_events`."""
@@ -360,31 +296,7 @@ class HttpHub:
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _page(body: bytes) -> AgentPage:
-    """Read a page; a record that keeps not its contract is left out and told, so that it alone
-    stays unknown and everything behind it is still followed.
-    """
-    try:
-        return AgentPage.from_json(body)
-    except DecodeError:
-        fields = _fields(body)
-        agents = fields.get("agents")
-        if not isinstance(agents, list):
-            raise
-    good: list[AgentRecord] = []
-    for position, agent in enumerate(agents):
-        try:
-            good.append(AgentRecord.from_json(_json(agent)))
-        except DecodeError as error:
-            _log.error(
-                "hub listed an agent that cannot be understood; it is left out",
-                extra={"position": position, "error": str(error)},
-            )
-    page = AgentPage.from_json(_json({**fields, "agents": []}))
-    return attrs.evolve(page, agents=tuple(good))
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _decode(call: str, answer: _Answer, read: Callable[[bytes], T]) -> T:

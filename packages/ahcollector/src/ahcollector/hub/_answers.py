@@ -1,0 +1,135 @@
+"""What the hub's answers mean: pure functions.
+
+Which answers a retry can help:
+
+==========================  ==========================
+answer                      error
+==========================  ==========================
+none, cut, not JSON         temporary
+1xx, 3xx, 2xx unreadable    temporary (not the hub's own answer)
+401, 403, 408, 429, 5xx     temporary
+412                         fenced
+any other 4xx               permanent
+==========================  ==========================
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from ahcollector.errors import FencedHubError, HubError, PermanentHubError, TemporaryHubError
+from ahwire import AgentRecord, DecodeError, parse_retry_after
+from ahwire.hub import AgentPage
+
+__all__ = ["failure", "read_page", "read_record"]
+
+_log = logging.getLogger("ahcollector.hub")
+
+_FENCED = 412
+_CLIENT_FAULTS = range(400, 500)
+_TEMPORARY = frozenset({401, 403, 408, 429})
+_OUR_TOKEN = frozenset({401, 403})
+_CODE = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+def failure(
+    call: str, status: int, body: bytes, headers: Mapping[str, str], *, now: float
+) -> HubError:
+    """Return the error that an answer outside 2xx means.
+
+    Args:
+        call: Method and path for the text, without a query.
+        status: HTTP status.
+        body: What was read of the body.
+        headers: Headers of the answer.
+        now: Unix seconds, to read ``Retry-After`` as a date.
+    """
+    fields = _fields(body)
+    code = _clean_code(headers.get("x-ah-code")) or _clean_code(fields.get("code"))
+    if code is None:
+        error = fields.get("error")
+        code = _clean_code(error.get("code") if isinstance(error, dict) else error)
+    text = f"hub answered {status}{f' {code}' if code else ''} to {call}"
+    if status == _FENCED:
+        newest = fields.get("newest")
+        return FencedHubError(
+            f"{text}: another sender holds the lease",
+            newest=newest if isinstance(newest, int) and not isinstance(newest, bool) else None,
+        )
+    if status in _CLIENT_FAULTS and status not in _TEMPORARY:
+        return PermanentHubError(f"{text}: a retry cannot help", status=status, code=code)
+    hint = ": check hub.token" if status in _OUR_TOKEN else ""
+    return TemporaryHubError(
+        f"{text}{hint}",
+        status=status,
+        code=code,
+        retry_after_seconds=parse_retry_after(headers.get("retry-after"), now=now),
+    )
+
+
+def _clean_code(value: object) -> str | None:
+    return value if isinstance(value, str) and _CODE.fullmatch(value) else None
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    if isinstance(parsed, dict) and isinstance(parsed.get("data"), dict):
+        parsed = parsed["data"]
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def read_record(body: bytes) -> AgentRecord:
+    """Read one agent.
+
+    A previous token whose expiry cannot be read has expired; the rest of the record holds.
+
+    Raises:
+        DecodeError: The record does not keep its contract.
+    """
+    try:
+        return AgentRecord.from_json(body)
+    except DecodeError as error:
+        fields = _fields(body)
+        if error.field != "prev_token_expires_at" or "prev_token_expires_at" not in fields:
+            raise
+        _log.warning("expiry of a previous token cannot be read: it counts as expired")
+        del fields["prev_token_expires_at"]
+        return AgentRecord.from_json(json.dumps(fields).encode())
+
+
+def read_page(body: bytes) -> AgentPage:
+    """Read a page of agents.
+
+    A record that does not keep its contract is left out and told: it alone stays unknown, and
+    everything behind it is still followed.
+
+    Raises:
+        DecodeError: The page itself cannot be read.
+    """
+    try:
+        return AgentPage.from_json(body)
+    except DecodeError:
+        fields = _fields(body)
+        agents = fields.get("agents")
+        if not isinstance(agents, list):
+            raise
+    good: list[AgentRecord] = []
+    for position, agent in enumerate(agents):
+        try:
+            good.append(read_record(json.dumps(agent).encode()))
+        except DecodeError as error:
+            _log.error(
+                "hub listed an agent that cannot be understood; it is left out",
+                extra={"position": position, "error": str(error)},
+            )
+    page = AgentPage.from_json(json.dumps({**fields, "agents": []}).encode())
+    return attrs.evolve(page, agents=tuple(good))
