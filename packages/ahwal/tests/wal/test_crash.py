@@ -207,7 +207,9 @@ def test_loses_nothing_with_short_writes():
     assert crash_everywhere(2000, 25, short_writes=True) > 50
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 80), cut=st.integers(0, 400))
 def test_loses_nothing_in_any_history(seed, steps, cut):
     crash_once(seed, steps, cut)

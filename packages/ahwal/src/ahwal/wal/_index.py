@@ -183,9 +183,9 @@ class Index:
             if segment.last_id > watermark
             for record_id in segment.done_ids()
         }
-        # What a kept replacement names must stay done, even where its segment is gone.
+        # A replacement holds while what it names is valid or done, so what is done must stay so,
+        # even where its segment is gone.
         for put in self._puts:
-            acks.add(put.old)
             acks.update(new for new in put.new if self.find(new) is None)
         return sorted(record_id for record_id in acks if record_id > watermark), list(self._puts)
 

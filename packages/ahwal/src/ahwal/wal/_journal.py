@@ -102,6 +102,7 @@ class JournalFile:
 
     Attributes:
         size_bytes: Its size.
+        needed_bytes: What of it was needed when it was last rewritten.
         whole: False after an error that may have left half a line: rewrite it.
     """
 
@@ -111,6 +112,7 @@ class JournalFile:
         self._file: File | None = None
         self._named_safely = False
         self.size_bytes = size_bytes
+        self.needed_bytes = 0
         self.whole = whole
 
     def ack(self, record_ids: Iterable[int]) -> None:
@@ -147,7 +149,7 @@ class JournalFile:
         self._named_safely = False
         replace_file(self._storage, NAME, content)
         self._named_safely = True
-        self.size_bytes = len(content)
+        self.size_bytes = self.needed_bytes = len(content)
         self.whole = True
 
     def close(self) -> None:

@@ -25,7 +25,8 @@ from ahwal.wal._segment import Segment
 from ahwal.wal._storage import Storage, replace_file
 from ahwal.wal._writer import SegmentWriter
 
-# When the journal is rewritten, for the sake of its size alone.
+# When the journal is rewritten for the sake of its size alone: not before it has doubled, because
+# all of it may be needed.
 _JOURNAL_BYTES_MAX = 64 * 1024
 # From so many acknowledgements on, a checkpoint is cheaper than the lines.
 _ACK_LINES_MAX = 256
@@ -141,7 +142,9 @@ class Keeper:
         """Take away what is finished, when there is something."""
         current = self._writer.segment
         finished = self._index.dead - {current} if current else self._index.dead
-        too_long = self._journal.size_bytes > _JOURNAL_BYTES_MAX
+        too_long = self._journal.size_bytes > max(
+            _JOURNAL_BYTES_MAX, 2 * self._journal.needed_bytes
+        )
         if self._pending or too_long or finished - {self._protected()}:
             self.settle()
 
