@@ -76,11 +76,12 @@ def test_retry_after_that_asks_nothing_still_backs_off(value):
 )
 def test_steps_must_be_finite_and_in_order(base, most):
     with pytest.raises(ValueError, match="finite"):
-        Backoff(base, most)
+        Backoff(base, most, High())
 
 
-def test_generator_of_chance_is_optional():
-    assert 0 <= Backoff().next() <= 5
+def test_chance_is_an_argument():
+    with pytest.raises(TypeError, match="needs rng="):
+        Backoff()
 
 
 @settings(deadline=None)

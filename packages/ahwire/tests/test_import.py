@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-HEAVY = ["cattrs", "google.protobuf", "zstandard", "email", "ipaddress", "random", "ahwire.hub"]
+HEAVY = ["cattrs", "google.protobuf", "zstandard", "email", "ipaddress", "ahwire.hub"]
 
 
 def test_heavy_modules_are_imported_only_when_asked_for():

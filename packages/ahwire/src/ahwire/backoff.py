@@ -9,6 +9,7 @@ import hashlib
 import math
 import re
 from datetime import UTC
+from typing import overload
 
 from ahwire.clock import Rng
 from ahwire.limits import MAX_RETRY_AFTER_SECONDS
@@ -26,6 +27,12 @@ _VALUE_CHARS_MAX = 128
 class Backoff:
     """The retry schedule of one sender. Not for use from several threads at once."""
 
+    @overload
+    def __init__(self, base_seconds: float, max_seconds: float, rng: Rng) -> None: ...
+    @overload
+    def __init__(
+        self, base_seconds: float = ..., max_seconds: float = ..., *, rng: Rng
+    ) -> None: ...
     def __init__(
         self,
         base_seconds: float = 5.0,
@@ -37,11 +44,16 @@ class Backoff:
         Args:
             base_seconds: the first step, above 0.
             max_seconds: the largest step, not under the first.
-            rng: gives the jitter; `random.Random()` when absent.
+            rng: gives the jitter; always to be given, such as `random.Random()`.
 
         Raises:
+            TypeError: no `rng`.
             ValueError: the steps are not finite, not positive, or not in order.
         """
+        if rng is None:
+            # Only keyword use can leave it out; what is pure must not fetch chance itself.
+            msg = "Backoff needs rng=, the source of its jitter, such as random.Random()"
+            raise TypeError(msg)
         if not (0 < base_seconds <= max_seconds < math.inf):
             msg = (
                 f"base_seconds={base_seconds!r}, max_seconds={max_seconds!r}: "
@@ -51,7 +63,7 @@ class Backoff:
         self._base_seconds = base_seconds
         self._max_seconds = max_seconds
         self._step_seconds = base_seconds
-        self._rng = rng if rng is not None else _default_rng()
+        self._rng = rng
 
     def next(self, retry_after_seconds: float | None = None) -> float:
         """Seconds to wait before the next try; each call makes the following step larger.
@@ -72,12 +84,6 @@ class Backoff:
     def reset(self) -> None:
         """Begin again at the first step: something succeeded."""
         self._step_seconds = self._base_seconds
-
-
-def _default_rng() -> Rng:
-    import random  # noqa: PLC0415  # slow to import, and most users pass a generator
-
-    return random.Random()
 
 
 def phase_offset(agent_id: str, interval_seconds: float) -> float:
