@@ -17,7 +17,7 @@ def line(seq, at_ms, **values):
     samples = [
         {"name": name, "labels": {"a": "1"}, "value": value} for name, value in values.items()
     ]
-    return json.dumps({"seq": seq, "collected_at_ms": at_ms, "samples": samples}) + "\n"
+    return json.dumps({"seq": seq, "collected_at_ms": at_ms, "series": samples}) + "\n"
 
 
 def promised(tmp_path, text):
@@ -26,17 +26,18 @@ def promised(tmp_path, text):
     return read_ledger(path)
 
 
-def test_a_ledger_is_read_up_to_its_cut_last_line(tmp_path):
-    ledger = promised(tmp_path, line(1, 1000, cpu=1.0) + line(2, 2000, cpu=2.0) + line(3, 3000)[:9])
-    assert ledger.batches == 2
-    assert ledger.samples == 2
+def test_a_line_cut_by_a_kill_promises_nothing_and_is_counted(tmp_path):
+    cut = line(3, 3000, cpu=3.0)[:30]
+    ledger = promised(tmp_path, line(1, 1000, cpu=1.0) + cut + "\n" + line(2, 2000, cpu=2.0) + cut)
+    assert (ledger.batches, ledger.samples, ledger.cut_lines) == (2, 2, 2)
     assert ledger.span_ms == (1000, 2000)
     assert ledger.series == {series_key("cpu", {"a": "1"}): {1000: 1.0, 2000: 2.0}}
 
 
-def test_a_ledger_broken_in_the_middle_proves_nothing(tmp_path):
+@pytest.mark.parametrize("text", ["{}", "[]", "7", '{"collected_at_ms": 1, "series": [{}]}'])
+def test_a_line_of_another_shape_proves_nothing(tmp_path, text):
     with pytest.raises(CheckFailedError, match="line 1"):
-        promised(tmp_path, "{}\n" + line(2, 2000, cpu=2.0))
+        promised(tmp_path, text + "\n" + line(2, 2000, cpu=2.0))
 
 
 def test_a_missing_ledger_promises_nothing(tmp_path):

@@ -10,7 +10,16 @@ import structlog
 from ah_server.settings import LogSettings
 
 _SECRET_WORDS = ("token", "authorization", "password", "secret", "license")
-_LIBRARIES_TOO_LOUD = ("httpx", "httpcore", "aiosqlite", "mail.log", "uvicorn.access", "asyncio")
+_LIBRARIES_TOO_LOUD = (
+    "aiosqlite",
+    "alembic",
+    "asyncio",
+    "httpcore",
+    "httpx",
+    "mail.log",
+    "uvicorn.access",
+    "uvicorn.error",
+)
 
 
 def mask_secrets(
@@ -42,12 +51,17 @@ def configure_logs(settings: LogSettings, *, collector_id: str) -> None:
 
         last: list[Any] = [
             add_collector,
-            structlog.processors.format_exc_info,
+            structlog.processors.ExceptionRenderer(),
             structlog.processors.EventRenamer("msg"),
             structlog.processors.JSONRenderer(),
         ]
     else:
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), timestamp_key="time")
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            timestamp_key="time",
+            # The other formatters print local variables, and with them secrets.
+            exception_formatter=structlog.dev.plain_traceback,
+        )
         last = [renderer]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(

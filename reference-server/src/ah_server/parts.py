@@ -7,7 +7,8 @@ the same order and the error surfaces as `ServiceFailedError`: the server is nev
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import anyio
@@ -17,6 +18,24 @@ from anyio.abc import TaskGroup, TaskStatus
 from ah_server.errors import ServerError, ServiceFailedError
 
 _log = logging.getLogger("ah_server.parts")
+
+
+@contextmanager
+def one_error() -> Iterator[None]:
+    """Turns the group that a task group raises into the one error that tells what happened."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        leaves = _leaves(group)
+        known = [leaf for leaf in leaves if isinstance(leaf, ServerError)]
+        raise (known or leaves)[0] from group
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
 
 
 class Part(Protocol):

@@ -8,7 +8,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from ah_server.errors import DependencyError
-from ah_server.parts import Supervisor
+from ah_server.parts import Supervisor, one_error
 from ah_server.settings import ServerSettings
 from ah_server.wiring import Assembly, Seams, assembled
 from ahcollector.errors import HubError
@@ -37,14 +37,23 @@ async def serve(
         ServerError: it could not start, or a part failed.
     """
     async with assembled(settings, seams=seams) as assembly:
-        supervisor = Supervisor(assembly.parts, progress=progress)
-        async with anyio.create_task_group() as group:
-            await group.start(stop_on_signal, supervisor)
-            group.start_soon(_announce, supervisor, assembly, ready)
-            try:
-                await supervisor.run()
-            finally:
-                group.cancel_scope.cancel()
+        with one_error():
+            await _serve(assembly, progress, ready)
+
+
+async def _serve(
+    assembly: Assembly,
+    progress: Callable[[str, str], None],
+    ready: Callable[[Assembly], None],
+) -> None:
+    supervisor = Supervisor(assembly.parts, progress=progress)
+    async with anyio.create_task_group() as group:
+        await group.start(stop_on_signal, supervisor)
+        group.start_soon(_announce, supervisor, assembly, ready)
+        try:
+            await supervisor.run()
+        finally:
+            group.cancel_scope.cancel()
 
 
 async def _announce(

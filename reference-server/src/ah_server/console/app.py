@@ -129,9 +129,10 @@ class _Pages:
         seconds = SPANS.get(request.query_params.get("span", "15m"))
         if spec is None or seconds is None:
             return PlainTextResponse("There is no such chart.", 404)
-        # The end is a whole step, so that points keep their places from one load to the next.
+        # The end is a whole step, so that points keep their places from one load to the next, and
+        # the step that has begun counts, so that a sample is drawn as soon as it has arrived.
         step_ms = step_seconds(seconds) * 1000
-        end_ms = now_ms(self._clock) // step_ms * step_ms
+        end_ms = -(-now_ms(self._clock) // step_ms) * step_ms
         start_ms = end_ms - seconds * 1000
         series = await self._view.history(
             request.path_params["company_id"],

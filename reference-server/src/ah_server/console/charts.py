@@ -56,7 +56,7 @@ class ChartSpec:
 
 
 CHARTS: tuple[ChartSpec, ...] = (
-    ChartSpec(slug="cpu", title="CPU", metric="cpu_percent", unit="%", percent=True),
+    ChartSpec(slug="cpu", title="CPU", metric="cpu_usage_percent", unit="%", percent=True),
     ChartSpec(slug="memory", title="Memory", metric="memory_used_percent", unit="%", percent=True),
     ChartSpec(
         slug="disk",
@@ -100,7 +100,8 @@ def draw(
         pretty_print=False,
         disable_xml_declaration=False,
     )
-    chart.x_labels = [start_ms / 1000 + (end_ms - start_ms) / 4000 * part for part in range(5)]
+    if any(one.points for one in series):  # without a line pygal has no axis for labels
+        chart.x_labels = [start_ms / 1000 + (end_ms - start_ms) / 4000 * part for part in range(5)]
     chart.x_value_formatter = _time_formatter(end_ms - start_ms)
     shown = sorted(series, key=lambda one: _line_name(spec, one))
     for one in shown[:_LINES_MAX]:

@@ -1,3 +1,8 @@
 """`ah-server demo`: the main job on real input, with a failure in the middle when it is checked."""
 
-__all__: list[str] = []
+from ah_server.demo.check import check
+from ah_server.demo.plan import DemoFolders, default_folder
+from ah_server.demo.show import show
+from ah_server.demo.voice import Voice
+
+__all__ = ["DemoFolders", "Voice", "check", "default_folder", "show"]

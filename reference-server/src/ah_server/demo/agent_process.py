@@ -40,8 +40,13 @@ class AgentFiles:
 
     @property
     def log(self) -> Path:
-        """What it says."""
+        """Its log."""
         return self.folder / "agent.log"
+
+    @property
+    def output(self) -> Path:
+        """What it prints past its log, a crash say."""
+        return self.folder / "agent.out"
 
     @property
     def is_enrolled(self) -> bool:
@@ -88,7 +93,7 @@ class AgentProcess:
 
     async def start(self) -> int:
         """Starts `ahagent run`; returns its process id."""
-        with self.files.log.open("ab") as log:
+        with self.files.output.open("ab") as output:
             self._process = await anyio.open_process(
                 [
                     *_ahagent("run"),
@@ -98,8 +103,8 @@ class AgentProcess:
                     str(self.files.ledger),
                 ],
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=output,
+                stderr=output,
                 env=_environment(),
                 # Ctrl-C at the terminal is for the demo, which stops the agent itself.
                 start_new_session=True,
@@ -110,6 +115,11 @@ class AgentProcess:
     def exit_code(self) -> int | None:
         """None while it runs or before it was started."""
         return None if self._process is None else self._process.returncode
+
+    async def wait(self) -> None:
+        """Returns when it has ended, for whatever reason."""
+        assert self._process is not None
+        await self._process.wait()
 
     async def kill(self) -> None:
         """Ends it without warning."""
@@ -129,10 +139,13 @@ class AgentProcess:
         return False
 
     def log_tail(self) -> str:
-        """The last lines of its log."""
-        if not self.files.log.exists():
-            return "(the agent wrote no log)"
-        return self.files.log.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace")
+        """The last lines of its log and of what else it printed."""
+        said = b"".join(
+            path.read_bytes()[-_LOG_TAIL_BYTES:]
+            for path in (self.files.log, self.files.output)
+            if path.exists()
+        )
+        return said.decode("utf-8", "replace").strip() or "(the agent said nothing)"
 
 
 def _ahagent(command: str) -> list[str]:

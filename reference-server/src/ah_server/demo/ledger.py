@@ -1,9 +1,9 @@
 """The agent's ledger against the store: is a sample missing for which the WAL's append returned?
 
 The ledger has one JSON line for each batch, written after the append returned:
-`{"seq": 7, "collected_at_ms": …, "samples": [{"name": …, "labels": {…}, "value": …}, …]}`. A cut
-last line (the agent was killed while it wrote) is no promise and is ignored; any other broken line
-is an error, since then nothing could be proved.
+`{"seq": 7, "collected_at_ms": …, "series": [{"name": …, "labels": {…}, "value": …}, …]}`. A line
+that the agent was killed in the middle of is no JSON; it promises nothing and is counted, so that
+more of them than kills are noticed. A line of another shape is an error: it would prove nothing.
 """
 
 import json
@@ -27,6 +27,7 @@ class Promised:
 
     series: Mapping[SeriesKey, Mapping[int, float]]
     batches: int
+    cut_lines: int
 
     @property
     def samples(self) -> int:
@@ -44,24 +45,25 @@ def read_ledger(path: Path) -> Promised:
     """Reads the whole ledger; a missing file is an empty one.
 
     Raises:
-        CheckFailedError: a line in the middle cannot be read.
+        CheckFailedError: a line is JSON of another shape.
     """
-    lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
-    # Without its newline the last line was not finished, so nothing was promised by it.
-    lines.pop()
+    lines = [line for line in path.read_bytes().split(b"\n") if line] if path.exists() else []
     series: dict[SeriesKey, dict[int, float]] = defaultdict(dict)
+    cut_lines = 0
     for number, line in enumerate(lines, 1):
         try:
             entry = json.loads(line)
+        except ValueError:
+            cut_lines += 1
+            continue
+        try:
             at_ms = int(entry["collected_at_ms"])
-            for sample in entry["samples"]:
+            for sample in entry["series"]:
                 key = series_key(sample["name"], sample["labels"])
                 series[key][at_ms] = float(sample["value"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CheckFailedError(
-                f"line {number} of the ledger {path} is broken: {error}"
-            ) from error
-    return Promised(series=dict(series), batches=len(lines))
+            raise CheckFailedError(f"line {number} of the ledger {path}: {error!r}") from error
+    return Promised(series=dict(series), batches=len(lines) - cut_lines, cut_lines=cut_lines)
 
 
 def series_key(name: str, labels: Mapping[str, str]) -> SeriesKey:

@@ -7,6 +7,7 @@ from email import message_from_bytes, policy
 from email.message import EmailMessage
 from pathlib import Path
 
+import anyio
 from aiosmtpd.smtp import SMTP, Envelope, Session
 from anyio.abc import TaskStatus
 
@@ -34,6 +35,7 @@ class MailSink:
         self._folder = folder
         self._on_mail = on_mail
         self._messages: list[EmailMessage] = []
+        self._arrived = anyio.Condition()
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Takes mail until cancelled."""
@@ -56,6 +58,12 @@ class MailSink:
         """What has arrived so far, oldest first."""
         return tuple(self._messages)
 
+    async def wait_for(self, count: int) -> None:
+        """Returns when as many messages have arrived."""
+        async with self._arrived:
+            while len(self._messages) < count:
+                await self._arrived.wait()
+
     # The name and the answers are aiosmtpd's.
     async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802
         """Takes one message."""
@@ -69,6 +77,8 @@ class MailSink:
         self._messages.append(message)
         (self._folder / f"{len(self._messages):04d}.eml").write_bytes(raw)
         self._on_mail(message)
+        async with self._arrived:
+            self._arrived.notify_all()
         return "250 kept"
 
 
