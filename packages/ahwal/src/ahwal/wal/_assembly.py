@@ -76,7 +76,8 @@ def _connect(
         before = last.size_bytes
         fit = settle_last_segment(storage, quarantine, last, logger)
         found.index.segment_bytes -= before - last.size_bytes
-        if fit:
+        # Records must not get ids above those of a later segment that cannot be read just now.
+        if fit and not any(name > last.name for name in found.report.ignored_names):
             writer.resume(last)
     journal = JournalFile(
         storage, storage.size(_journal.NAME) or 0, whole=not found.journal.bad_lines
