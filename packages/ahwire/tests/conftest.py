@@ -1,10 +1,12 @@
 """Values of every JSON contract."""
 
+import json
 from datetime import UTC, datetime
 
 import pytest
 
 from ahwire import hub, notification
+from ahwire.errors import DecodeError
 
 AT = datetime(2026, 6, 15, 10, 20, 30, tzinfo=UTC)
 LATER = datetime(2026, 6, 16, 10, 20, 30, 123456, tzinfo=UTC)
@@ -210,3 +212,36 @@ def contract(request: pytest.FixtureRequest) -> tuple[str, hub.AgentRecord]:
 @pytest.fixture
 def values() -> dict[str, object]:
     return dict(VALUES)
+
+
+DROP = "<dropped>"  # given to `changed`, takes the field away
+
+
+@pytest.fixture
+def changed():
+    """Gives a value's document with one place set to something else, or dropped."""
+
+    def change(value, path, new):
+        document = json.loads(value.to_json())
+        place = document
+        for step in path[:-1]:
+            place = place[step]
+        if new == DROP:
+            del place[path[-1]]
+        else:
+            place[path[-1]] = new
+        return json.dumps(document).encode()
+
+    return change
+
+
+@pytest.fixture
+def refusal():
+    """Gives the DecodeError with which a contract refuses bytes."""
+
+    def refuse(kind, data):
+        with pytest.raises(DecodeError) as caught:
+            kind.from_json(data)
+        return caught.value
+
+    return refuse

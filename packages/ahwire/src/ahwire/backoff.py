@@ -70,7 +70,7 @@ class Backoff:
 
         Args:
             retry_after_seconds: what the other side asked for, if it did; at most 1 h of it counts,
-                and what is not a finite number above 0 counts as nothing.
+                and what is not above 0 counts as nothing.
 
         Returns:
             At least min(retry_after_seconds, 1 h), else uniform in [0, step].
