@@ -6,7 +6,8 @@ An error names its cause and the way out, and its class says whether a retry can
     ├── ConfigError                 a setting is wrong: change it, a retry cannot help
     ├── TokenError                  a token that no header can carry: enrol again
     ├── CredentialsError            the stored identity cannot be read or written
-    │   └── NotEnrolledError        there is none: enrol first
+    │   ├── NotEnrolledError        there is none: enrol first
+    │   └── AlreadyEnrolledError    there is one: force is needed to replace it
     ├── EnrolError                  enrolment did not succeed
     │   ├── EnrolRefusedError       the license is not accepted: another one is needed
     │   └── EnrolTemporaryError     nobody decided: try again later with the same license
@@ -52,6 +53,10 @@ class CredentialsError(AhwalError):
 
 class NotEnrolledError(CredentialsError):
     """The state directory holds no identity."""
+
+
+class AlreadyEnrolledError(CredentialsError):
+    """The state directory holds an identity, and nobody asked to replace it."""
 
 
 class EnrolError(AhwalError):

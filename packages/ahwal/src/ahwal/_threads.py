@@ -1,0 +1,70 @@
+"""Blocking calls that may hang for ever, in threads that nobody has to wait for.
+
+`anyio.to_thread` uses threads that the interpreter joins at its end. A name look-up behind a dead
+resolver, or a `statvfs` on a dead network mount, would then hold the whole program long after it
+was told to stop. Here every call gets a daemon thread of its own; a caller that is cancelled leaves
+the thread behind, and the number of threads left behind is bounded.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import anyio
+from anyio.from_thread import BlockingPortal
+
+from ahwal.errors import BusyError
+
+T = TypeVar("T")
+
+
+class DaemonCalls:
+    """Runs blocking functions in daemon threads.
+
+    Args:
+        name: What the calls are for; part of the threads' names and of the error text.
+        calls_max: How many calls may be under way, the abandoned ones included.
+    """
+
+    def __init__(self, *, name: str, calls_max: int) -> None:
+        self._name = name
+        self._free = threading.Semaphore(calls_max)
+        self._calls_max = calls_max
+
+    async def run(self, func: Callable[[], T]) -> T:
+        """Return `func()`, computed in a thread of its own.
+
+        Cancellation abandons the thread: `func` goes on, and its result is thrown away.
+
+        Raises:
+            BusyError: `calls_max` earlier calls have not come back.
+            Exception: Whatever `func` raises.
+        """
+        if not self._free.acquire(blocking=False):
+            raise BusyError(
+                f"{self._name}: {self._calls_max} earlier calls have not come back; "
+                "they may hang on a dead resolver or mount"
+            )
+        done = anyio.Event()
+        outcome: list[T] = []
+        failure: list[BaseException] = []
+        async with BlockingPortal() as portal:
+
+            def call() -> None:
+                try:
+                    outcome.append(func())
+                except BaseException as error:  # noqa: BLE001 - handed to the waiting caller
+                    failure.append(error)
+                finally:
+                    self._free.release()
+                try:
+                    portal.start_task_soon(done.set)
+                except RuntimeError:
+                    # The caller was cancelled and its portal is gone: nobody waits any more.
+                    return
+
+            threading.Thread(target=call, name=f"ahwal {self._name}", daemon=True).start()
+            await done.wait()
+        if failure:
+            raise failure[0]
+        return outcome[0]

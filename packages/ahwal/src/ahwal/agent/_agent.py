@@ -1,0 +1,411 @@
+"""The agent: collects on a fixed schedule into the queue, and sends from it beside that.
+
+```
+collect loop   sleep until due → collectors → Sender.enqueue → wake the delivery loop
+delivery loop  wait for a batch or for the backoff → Sender.tick → configuration, renewal
+disk loop      only while the queue on disk cannot be opened: try each minute
+```
+
+The queue is the only thing between the first two: a slow collector never delays a collection.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio import to_thread
+from anyio.from_thread import BlockingPortal
+
+from ahwal import transport
+from ahwal._version import package_version
+from ahwal.agent import _remote
+from ahwal.agent._collect import Collect, Collector, CollectorSet, to_collectors
+from ahwal.agent._config import AgentConfig
+from ahwal.agent._credentials import CredentialStore
+from ahwal.agent._delivery import DeliveryLoop
+from ahwal.agent._disk import Disk, OpenQueue, open_wal
+from ahwal.agent._enrol import make_client
+from ahwal.agent._machine import machine_id
+from ahwal.agent._own import ProcessFigures, own_samples
+from ahwal.agent._schedule import Schedule
+from ahwal.agent._status import AgentState, AgentStatus
+from ahwal.agent._waiting import wait_for
+from ahwal.clock import AsyncClock, SystemClock
+from ahwal.errors import AgentRevokedError, AhwalError, ConfigError
+from ahwal.queue import Queue
+from ahwal.sender import Appended, DeliveryState, Sender, SenderStatus
+from ahwire import Rng, agent_pb2, now_ms, phase_offset
+
+COLLECTOR_TIMEOUT_SECONDS = 10.0
+CLOSE_TIMEOUT_SECONDS = 3.0
+MEMORY_QUEUE_SHARE = 4
+MEMORY_WARNING_EVERY_SECONDS = 3600.0
+
+
+class Agent:
+    """An agent inside another program.
+
+    In a threaded program `with Agent(config, collect) as agent:` runs it in a thread of its own;
+    under asyncio or trio it is `await agent.run()` in a task. Only the constructor raises into a
+    threaded host; later failures are logged and shown by `status`. Signals and logging stay the
+    host's.
+
+    Args:
+        config: The settings.
+        collect: A function that returns samples, or collectors such as `ahwal.host.collectors()`.
+        on_appended: Told of each batch once the disk has it; see `Sender`.
+        clock: Wall and monotonic clock, and sleeping.
+        rng: Jitter.
+        client: Default: an `ahwal.Client` as configured.
+        open_queue: Opens the durable queue. Default: the WAL in the state directory.
+        read_machine_id: Default: this machine's.
+        logger: Default: the logger `ahwal.agent`.
+
+    Raises:
+        ConfigError: No collector address, or a broken set of collectors.
+        NotEnrolledError: The state directory holds no identity.
+        CredentialsError: The identity cannot be read.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        collect: Collect | Collector | Sequence[Collector],
+        *,
+        on_appended: Callable[[Appended], None] | None = None,
+        clock: AsyncClock | None = None,
+        rng: Rng | None = None,
+        client: "transport.Client | None" = None,
+        open_queue: OpenQueue | None = None,
+        read_machine_id: Callable[[], str | None] | None = None,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        self._config = config
+        self._log = logger if logger is not None else logging.getLogger("ahwal.agent")
+        self._clock: AsyncClock = clock if clock is not None else SystemClock()
+        self._rng: Rng = rng if rng is not None else random.Random()
+        self._on_appended = on_appended
+        self._collectors = CollectorSet(collectors=to_collectors(collect), logger=self._log)
+        self._store = CredentialStore(state_dir=config.state_dir)
+        self._credentials = self._store.load()
+        self._collector_url = config.collector_url or self._credentials.collector_url
+        if not self._collector_url:
+            raise ConfigError("collector_url is not set, and enrolment gave none; set it")
+        self._delivery: DeliveryLoop | None = None
+        self._client = client or self._make_client(config)
+        self._read_machine_id = read_machine_id or (lambda: machine_id(config.state_dir))
+        self._disk = Disk(
+            open_queue=open_queue or (lambda: open_wal(config)),
+            clock=self._clock,
+            logger=self._log,
+        )
+        self._figures = ProcessFigures()
+        self._effective = _remote.local(config)
+        self._remote = agent_pb2.AgentConfig()
+        self._state = AgentState.NEW
+        self._error = ""
+        self._failure: AhwalError | None = None
+        self._started_at: float | None = None
+        self._cycles = 0
+        self._cycle_seconds = 0.0
+        self._memory_warned_at: float | None = None
+        self._sender: Sender | None = None
+        self._last_status: SenderStatus | None = None
+        self._changed: anyio.Event | None = None
+        self._stop_wanted = threading.Event()
+        self._stop_event: anyio.Event | None = None
+        self._portal: BlockingPortal | None = None
+        self._thread: threading.Thread | None = None
+        self._loop_thread = 0
+
+    def __repr__(self) -> str:
+        return f"<Agent {self._credentials.agent_id} {self.status().line()}>"
+
+    def __enter__(self) -> Self:
+        if self._thread is not None:
+            raise RuntimeError("this agent was started before; make a new one")
+        self._thread = threading.Thread(target=self._run_in_thread, name="ahwal agent", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        assert self._thread is not None, "entered before"
+        # The thread is a daemon: if it should hang in a dead disk, the host can still end.
+        self._thread.join(self._config.shutdown_flush_seconds + CLOSE_TIMEOUT_SECONDS)
+
+    def stop(self) -> None:
+        """Ask the agent to end; from any thread, and any number of times."""
+        self._stop_wanted.set()
+        portal, event = self._portal, self._stop_event
+        if portal is None or event is None:
+            return
+        if threading.get_ident() == self._loop_thread:
+            event.set()
+            return
+        try:
+            portal.start_task_soon(event.set)
+        except RuntimeError:
+            # It ended by itself in this very moment.
+            return
+
+    def status(self) -> AgentStatus:
+        """Return all figures at this moment; from any thread."""
+        started = self._started_at
+        sender = self._last_status
+        if sender is None and self._sender is not None:
+            sender = self._sender.status()
+        return AgentStatus(
+            state=self._state,
+            error=self._error,
+            storage="disk" if sender is not None and sender.on_disk else "memory",
+            agent_id=self._credentials.agent_id,
+            collector_url=self._client.collector_url,
+            version=package_version(),
+            interval_seconds=self._effective.interval_seconds,
+            uptime_seconds=0.0 if started is None else self._clock.monotonic() - started,
+            cycles=self._cycles,
+            sender=sender,
+        )
+
+    async def reload(self, config: AgentConfig) -> None:
+        """Take over interval, catch-up, labels and the transport from another configuration.
+
+        Where the queue is and how large it may be stays as it was at the start.
+
+        Raises:
+            ConfigError: An address or a file in it is wrong; everything stays as it was.
+        """
+        client = self._make_client(config)
+        old, self._client, self._config = self._client, client, config
+        if self._sender is not None:
+            self._sender.use_transport(client)
+        if self._delivery is not None:
+            self._delivery.use_client(client)
+        self._apply(self._remote)
+        await old.aclose()
+
+    async def run(self) -> None:
+        """Collect and send until `stop` or cancellation; then send what is queued, for a while.
+
+        Raises:
+            WALLockedError: Another process uses the state directory.
+            AgentRevokedError: The agent was revoked and `on_revoked` is `exit`.
+        """
+        if self._started_at is not None:
+            raise RuntimeError("this agent was started before; make a new one")
+        self._started_at = self._clock.monotonic()
+        self._stop_event, self._changed = anyio.Event(), anyio.Event()
+        self._loop_thread = threading.get_ident()
+        try:
+            async with BlockingPortal() as portal:
+                self._portal = portal
+                if not self._stop_wanted.is_set():
+                    try:
+                        await self._run()
+                    except AhwalError as error:
+                        # Kept out of the portal's task group, which would wrap it.
+                        self._failure = error
+        finally:
+            self._portal = None
+            if self._sender is not None:
+                # The queue is about to be closed; what it said last stays to be asked for.
+                self._last_status = self._sender.status()
+            if self._failure is not None:
+                self._state, self._error = AgentState.FAILED, str(self._failure)
+            else:
+                self._state = AgentState.STOPPED
+            with anyio.move_on_after(CLOSE_TIMEOUT_SECONDS, shield=True):
+                await self._client.aclose()
+                await self._disk.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run_in_thread(self) -> None:
+        try:
+            anyio.run(self.run)
+        except Exception as error:  # noqa: BLE001 - the host must never see our thread fail
+            self._state, self._error = AgentState.FAILED, str(error)
+            self._log.exception("the agent ended with an error")
+
+    async def _run(self) -> None:
+        assert self._stop_event is not None
+        if not await self._is_this_machine():
+            await self._stop_event.wait()
+            return
+        queue = await self._disk.open()
+        sender = self._sender = self._make_sender(queue)
+        delivery = self._delivery = self._make_delivery(sender)
+        self._state = AgentState.RUNNING
+        self._log.info(
+            "agent %s sends to %s", self._credentials.agent_id, self._client.collector_url
+        )
+        async with anyio.create_task_group() as group:
+            # Delivery is shielded, so that a request under way may end within the time for
+            # flushing, however the end came: by `stop`, or by cancellation from outside.
+            last = anyio.CancelScope(shield=True)
+
+            async def deliver() -> None:
+                with last:
+                    await delivery.run()
+
+            group.start_soon(deliver)
+            try:
+                async with anyio.create_task_group() as work:
+                    if queue is None:
+                        work.start_soon(self._disk.run, sender)
+                    work.start_soon(self._collect_loop, sender, delivery)
+                    await self._stop_event.wait()
+                    work.cancel_scope.cancel()
+            finally:
+                last.deadline = anyio.current_time() + self._config.shutdown_flush_seconds
+                delivery.stop()
+        self._log.info("agent stopped; %s", sender.status().line())
+
+    async def _is_this_machine(self) -> bool:
+        enrolled = self._credentials.machine_id
+        current = await to_thread.run_sync(self._read_machine_id)
+        if current is None or not enrolled:
+            self._log.warning("the machine's id cannot be read; it is not compared with enrolment")
+            return True
+        if current == enrolled:
+            return True
+        self._state = AgentState.IDENTITY_MISMATCH
+        self._error = "this is not the machine that was enrolled; run `ahagent enroll --force`"
+        self._log.error("identity_mismatch: %s", self._error)
+        return False
+
+    async def _collect_loop(self, sender: Sender, delivery: DeliveryLoop) -> None:
+        assert self._changed is not None
+        interval = self._effective.interval_seconds
+        start = self._clock.monotonic()
+        schedule = Schedule(
+            due=start + phase_offset(self._credentials.agent_id, interval),
+            interval_seconds=interval,
+        )
+        await self._collectors.prime()
+        while True:
+            pause = schedule.due - self._clock.monotonic()
+            if pause > 0 and await wait_for(self._clock, self._changed, pause):
+                self._changed = anyio.Event()
+                schedule = schedule.with_interval(
+                    self._effective.interval_seconds, self._clock.monotonic()
+                )
+                continue
+            try:
+                await self._cycle(sender)
+            except Exception:  # noqa: BLE001 - see below
+                # The one supervisor of this loop: one failed cycle must not end collecting for the
+                # life of the host program.
+                self._log.exception("a collection cycle failed")
+            delivery.wake()
+            schedule = schedule.following(self._clock.monotonic())
+
+    async def _cycle(self, sender: Sender) -> None:
+        if sender.state is DeliveryState.AGENT_REVOKED:
+            return
+        started = self._clock.monotonic()
+        collected_at_ms = now_ms(self._clock)
+        samples = await self._collectors.collect(
+            disabled=self._effective.disabled_collectors,
+            timeout_seconds=min(COLLECTOR_TIMEOUT_SECONDS, self._effective.interval_seconds),
+        )
+        samples += own_samples(sender.status(), cycle_seconds=self._cycle_seconds)
+        rss_bytes = self._figures.rss_bytes()
+        self._watch_memory(sender, rss_bytes)
+        await sender.enqueue(
+            samples,
+            collected_at_ms=collected_at_ms,
+            cpu_percent=self._figures.cpu_percent(),
+            rss_bytes=rss_bytes,
+        )
+        self._cycles += 1
+        self._cycle_seconds = self._clock.monotonic() - started
+
+    def _watch_memory(self, sender: Sender, rss_bytes: int) -> None:
+        over = rss_bytes > self._config.memory_limit_bytes
+        sender.save_memory(over)
+        now = self._clock.monotonic()
+        warned = self._memory_warned_at
+        if over and (warned is None or now - warned >= MEMORY_WARNING_EVERY_SECONDS):
+            self._memory_warned_at = now
+            self._log.warning(
+                "the process takes %d MiB, over limits.memory_limit; buffers are made smaller",
+                rss_bytes >> 20,
+            )
+
+    def _apply(self, remote: agent_pb2.AgentConfig) -> None:
+        self._remote = remote
+        if self._config.allow_remote_config:
+            self._effective, refused = _remote.apply(self._config, remote)
+            for problem in refused:
+                self._log.warning("a remote setting was not taken: %s", problem)
+        else:
+            self._effective = _remote.local(self._config)
+        if self._sender is not None:
+            self._sender.set_interval(self._effective.interval_seconds)
+            self._sender.set_max_point_age(self._effective.max_point_age_seconds)
+            self._sender.catch_up_batches = self._effective.catch_up_batches
+            self._sender.labels = dict(self._effective.labels)
+        if self._changed is not None:
+            self._changed.set()
+
+    def _take_remote(self, remote: agent_pb2.AgentConfig) -> None:
+        self._apply(remote)
+        self._log.info("a remote configuration was applied", extra={"etag": remote.etag[:64]})
+
+    def _revoked(self) -> None:
+        self._state = AgentState.AGENT_REVOKED
+        self._error = "the collector revoked this agent; enrol again and restart"
+        if self._config.on_revoked == "exit":
+            self._failure = AgentRevokedError(self._error)
+            assert self._stop_event is not None
+            self._stop_event.set()
+
+    def _make_client(self, config: AgentConfig) -> "transport.Client":
+        url = config.collector_url or self._credentials.collector_url
+        delivery = self._delivery
+        current = self._credentials if delivery is None else delivery.credentials
+        return make_client(config, url, current.agent_token)
+
+    def _make_sender(self, queue: Queue | None) -> Sender:
+        return Sender(
+            queue=queue,
+            transport=self._client,
+            clock=self._clock,
+            rng=self._rng,
+            interval_seconds=self._effective.interval_seconds,
+            catch_up_batches=self._effective.catch_up_batches,
+            labels=self._effective.labels,
+            memory_bytes_max=min(
+                self._config.buffer_bytes_max, self._config.memory_limit_bytes // MEMORY_QUEUE_SHARE
+            ),
+            on_appended=self._on_appended,
+            on_config_etag=lambda etag: self._tell(lambda delivery: delivery.config_changed(etag)),
+            on_renew_token=lambda: self._tell(lambda delivery: delivery.renewal_wanted()),
+        )
+
+    def _make_delivery(self, sender: Sender) -> DeliveryLoop:
+        return DeliveryLoop(
+            sender=sender,
+            client=self._client,
+            clock=self._clock,
+            credentials=self._credentials,
+            store=self._store,
+            on_config=self._take_remote if self._config.allow_remote_config else None,
+            on_revoked=self._revoked,
+            logger=self._log,
+        )
+
+    def _tell(self, message: Callable[[DeliveryLoop], None]) -> None:
+        if self._delivery is not None:
+            message(self._delivery)

@@ -1,0 +1,167 @@
+"""Enrolment: a one-time license becomes an identity and a token."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from anyio import to_thread
+
+from ahwal import transport
+from ahwal.agent._config import AgentConfig
+from ahwal.agent._credentials import Credentials, CredentialStore
+from ahwal.agent._machine import enroll_request, make_machine_id
+from ahwal.errors import (
+    AlreadyEnrolledError,
+    ConfigError,
+    EnrolRefusedError,
+    EnrolTemporaryError,
+    NotEnrolledError,
+    TokenError,
+    TransportError,
+)
+from ahwal.transport._answer import Answer
+from ahwal.transport._token import check_token
+from ahwire.agent_pb2 import EnrollResponse
+from ahwire.names import is_id
+from ahwire.status import Code
+
+LICENSE_CHARS_MAX = 64 << 10
+# 9999-12-31, the last day that a datetime can hold.
+_LAST_MS = 253_402_214_400_000
+# Only an answer with one of these codes is a decision about the license; a proxy has none.
+_REFUSALS = frozenset(
+    {
+        Code.LICENSE_INVALID,
+        Code.ALREADY_ENROLLED,
+        Code.TOKEN_USED,
+        Code.BINDING_FAILED,
+        Code.BAD_REQUEST,
+        Code.UPGRADE_REQUIRED,
+    }
+)
+
+
+async def enroll(
+    config: AgentConfig,
+    license_text: str,
+    *,
+    force: bool = False,
+    wall_clock: Callable[[], float] = time.time,
+) -> Credentials:
+    """Exchange a license for an identity, and store it in the state directory.
+
+    Args:
+        config: Needs `collector_url`.
+        license_text: The license; never logged and never in an error's text.
+        force: Enrol although there is an identity, which is replaced when the new one was given.
+        wall_clock: Unix seconds.
+
+    Returns:
+        What was stored.
+
+    Raises:
+        ConfigError: No collector address, or the license is empty.
+        CredentialsError: There is an identity and `force` was not asked for, or it cannot be
+        stored. EnrolRefusedError: The collector refused; another license is needed.
+        EnrolTemporaryError: Nobody decided; the same license can be tried again.
+    """
+    if config.collector_url is None:
+        raise ConfigError("collector_url is not set; enrolment needs the collector's address")
+    license_text = license_text.strip()
+    if not license_text or len(license_text) > LICENSE_CHARS_MAX:
+        raise ConfigError(f"the license is empty or over {LICENSE_CHARS_MAX} characters")
+    store = CredentialStore(state_dir=config.state_dir)
+    if not force and await to_thread.run_sync(_is_enrolled, store):
+        raise AlreadyEnrolledError(
+            f"{store.path} exists: this agent is enrolled; use --force to replace its identity"
+        )
+    machine = await to_thread.run_sync(make_machine_id, config.state_dir)
+    request = enroll_request(license_text, machine=machine, labels=dict(config.labels))
+    async with make_client(config, config.collector_url, token=None) as client:
+        try:
+            answer, response = await client.enroll(request)
+        except TransportError as error:
+            raise EnrolTemporaryError(f"the collector did not answer: {error}") from error
+    now = datetime.fromtimestamp(wall_clock(), UTC)
+    credentials = _credentials(_granted(answer, response), machine, config.collector_url, now)
+    await to_thread.run_sync(store.save, credentials)
+    return credentials
+
+
+def make_client(config: AgentConfig, collector_url: str, token: str | None) -> "transport.Client":
+    """Build the client that the configuration describes.
+
+    Raises:
+        ConfigError: An address or a file in it is wrong.
+        TokenError: The token cannot be sent.
+    """
+    return transport.Client(
+        collector_url=collector_url,
+        token=token,
+        send_timeout_seconds=config.send_timeout_seconds,
+        ca_file=config.ca_file,
+        proxy_url=config.proxy_url,
+        insecure_skip_verify=config.insecure_skip_verify,
+        client_cert=config.client_cert,
+        client_key=config.client_key,
+        allow_plain_http=config.allow_plain_http,
+    )
+
+
+def expiry(unix_ms: int) -> datetime | None:
+    """Return when a token expires; None for 0, which means never."""
+    return None if unix_ms <= 0 else datetime.fromtimestamp(min(unix_ms, _LAST_MS) / 1000, UTC)
+
+
+def _is_enrolled(store: CredentialStore) -> bool:
+    try:
+        store.load()
+    except NotEnrolledError:
+        return False
+    return True
+
+
+def _granted(answer: Answer, response: EnrollResponse | None) -> EnrollResponse:
+    code, message = answer.error
+    if answer.status == 200:
+        if response is None:
+            raise EnrolTemporaryError("the answer was not the collector's; something is on the way")
+        missing = [
+            name
+            for name in ("agent_id", "company_id", "server_id", "agent_token")
+            if not getattr(response, name)
+        ]
+        if missing:
+            raise EnrolTemporaryError(f"the collector's answer lacks {', '.join(missing)}")
+        for name in ("agent_id", "company_id", "server_id"):
+            if not is_id(getattr(response, name)):
+                raise EnrolTemporaryError(f"the collector's answer has no valid {name}")
+        try:
+            check_token(response.agent_token)
+        except TokenError as error:
+            raise EnrolTemporaryError(f"the collector's answer is damaged: {error}") from None
+        return response
+    text = " ".join(part for part in (f"status {answer.status}", code or "", message) if part)
+    if code in _REFUSALS:
+        raise EnrolRefusedError(f"the collector refused to enrol this machine: {text}", code=code)
+    raise EnrolTemporaryError(
+        f"the collector could not enrol this machine now: {text}; try again later",
+        code=code,
+        retry_after_seconds=answer.retry_after_seconds,
+    )
+
+
+def _credentials(
+    response: EnrollResponse, machine: str, collector_url: str, now: datetime
+) -> Credentials:
+    return Credentials(
+        agent_id=response.agent_id,
+        company_id=response.company_id,
+        server_id=response.server_id,
+        agent_token=response.agent_token,
+        token_issued_at=now,
+        token_expires_at=expiry(response.token_expires_at_ms),
+        machine_id=machine,
+        collector_url=response.collector_url or collector_url,
+        enrolled_at=now,
+    )

@@ -1,0 +1,55 @@
+"""The agent's state and figures at one moment."""
+
+from enum import StrEnum
+
+from attrs import frozen
+
+from ahwal.sender import SenderStatus
+
+
+class AgentState(StrEnum):
+    """What an agent is doing. While it runs, its delivery state says more."""
+
+    NEW = "new"
+    RUNNING = "running"
+    IDENTITY_MISMATCH = "identity_mismatch"
+    AGENT_REVOKED = "agent_revoked"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@frozen(kw_only=True)
+class AgentStatus:
+    """Figures of one agent.
+
+    Attributes:
+        state: What it is doing.
+        error: Why, for a state that is not normal; without secrets.
+        storage: `disk` or `memory`: where new batches go.
+        agent_id: Its identity.
+        collector_url: Where it sends to.
+        version: Of this library.
+        interval_seconds: The collection interval in force.
+        uptime_seconds: Since `run` began.
+        cycles: Collections that were made.
+        sender: The sender's figures; None before it started.
+    """
+
+    state: AgentState
+    error: str
+    storage: str
+    agent_id: str
+    collector_url: str
+    version: str
+    interval_seconds: float
+    uptime_seconds: float
+    cycles: int
+    sender: SenderStatus | None
+
+    def line(self) -> str:
+        """Return the one-line form, which begins `delivery=<state> queued=N`."""
+        if self.sender is None:
+            return f"delivery={self.state} queued=0"
+        if self.state is AgentState.RUNNING:
+            return self.sender.line()
+        return f"delivery={self.state} queued={self.sender.queued_batches}"

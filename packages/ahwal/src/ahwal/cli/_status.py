@@ -1,0 +1,107 @@
+"""`ahagent status` and `ahagent check-config`: what is known without disturbing the agent."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from ahwal.agent._config import AgentConfig
+from ahwal.agent._credentials import CredentialStore
+from ahwal.agent._enrol import make_client
+from ahwal.agent._settings import SETTINGS
+from ahwal.cli._exit import ExitCode
+from ahwal.cli._run import STATUS_FILE_NAME
+from ahwal.errors import ConfigError, NotEnrolledError
+from ahwal.transport._url import without_credentials
+
+_FILE_BYTES_MAX = 1 << 20
+
+
+def status(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
+    """Print identity and state; exits 4 when not enrolled, 7 when revoked."""
+    credentials = CredentialStore(state_dir=config.state_dir).load()
+    known = _read_status(Path(config.state_dir) / STATUS_FILE_NAME)
+    running = bool(known.get("running")) and _alive(known.get("pid"))
+    expires = credentials.token_expires_at
+    document: dict[str, Any] = {
+        "agent_id": credentials.agent_id,
+        "company_id": credentials.company_id,
+        "server_id": credentials.server_id,
+        "collector_url": config.collector_url or credentials.collector_url,
+        "enrolled_at": credentials.enrolled_at.isoformat(),
+        "token_expires_at": None if expires is None else expires.isoformat(),
+        "running": running,
+        "last_known": known,
+    }
+    if options.json:
+        _print(json.dumps(document, indent=2))
+    else:
+        for name in ("agent_id", "company_id", "server_id", "collector_url", "enrolled_at"):
+            _print(f"{name}: {document[name]}")
+        _print(f"token_expires_at: {document['token_expires_at'] or 'never'}")
+        _print(f"running: {'yes, pid ' + str(known.get('pid')) if running else 'no'}")
+        if known:
+            _print(f"last known: {known.get('line', '')} storage={known.get('storage', '')}")
+    revoked = known.get("state") == "agent_revoked" or (
+        isinstance(known.get("sender"), dict) and known["sender"].get("state") == "agent_revoked"
+    )
+    return ExitCode.REVOKED if revoked else ExitCode.OK
+
+
+def check_config(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
+    """Print the settings in force; wrong ones ended the command before."""
+    url = config.collector_url
+    if url is None:
+        try:
+            url = CredentialStore(state_dir=config.state_dir).load().collector_url
+        except NotEnrolledError:
+            url = None
+    if not url:
+        raise ConfigError("collector_url is not set; it is required, such as https://host:8443")
+    # Building a client reads the files of TLS and checks the proxy; nothing is sent.
+    make_client(config, url, None)
+    values = attrs.asdict(config)
+    if values["proxy_url"] is not None:
+        values["proxy_url"] = without_credentials(values["proxy_url"])
+    shown = {setting.key: values[setting.field] for setting in SETTINGS}
+    if options.json:
+        _print(json.dumps(shown, indent=2))
+    else:
+        for key, value in shown.items():
+            _print(f"{key}: {'' if value is None else value}")
+    if config.insecure_skip_verify:
+        print(  # noqa: T201 - a command speaks so
+            "WARNING: insecure_skip_verify is on: anyone on the way can read the token",
+            file=sys.stderr,
+        )
+    return ExitCode.OK
+
+
+def _read_status(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as stream:
+            document = json.loads(stream.read(_FILE_BYTES_MAX))
+    except (OSError, ValueError, RecursionError):
+        # Nothing was ever written, or not by us: then nothing is known.
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _alive(pid: object) -> bool:
+    if not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
+
+
+def _print(line: str) -> None:
+    print(line)  # noqa: T201 - a command speaks so

@@ -1,0 +1,158 @@
+"""`ahagent wal`: the queue on disk, read without touching it, also while the agent runs.
+
+Only `requeue` changes it, and so needs the agent to be stopped.
+"""
+
+import argparse
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+from google.protobuf.message import DecodeError
+
+from ahwal.agent._config import AgentConfig
+from ahwal.agent._disk import DIRECTORY_NAME
+from ahwal.cli._exit import ExitCode
+from ahwal.errors import ConfigError
+from ahwal.queue import Entry
+from ahwal.wal import WAL, PosixStorage
+from ahwal.wal._index import Spot
+from ahwal.wal._reader import Reader
+from ahwal.wal._recovery import Found, examine
+from ahwire.agent_pb2 import MetricsBatch
+from ahwire.batch import count_points
+
+_log = logging.getLogger("ahwal.cli")
+
+
+def wal(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
+    """Run one of the actions on `<state_dir>/wal`."""
+    directory = Path(config.state_dir) / DIRECTORY_NAME
+    if not directory.is_dir():
+        raise ConfigError(f"{directory} does not exist; is state_dir right, has the agent run?")
+    match options.action:
+        case "stats":
+            return _stats(directory, as_json=options.json)
+        case "verify":
+            return _verify(directory, as_json=options.json)
+        case "dump":
+            return _dump(directory, limit=options.limit)
+        case _:
+            return _requeue(directory, config, as_json=options.json)
+
+
+def _examine(directory: Path) -> tuple[PosixStorage, Found]:
+    storage = PosixStorage(directory)
+    try:
+        return storage, examine(storage, _log)
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be read ({error.strerror})") from error
+
+
+def _entries(storage: PosixStorage, found: Found) -> Iterator[tuple[Spot, Entry | None]]:
+    reader = Reader(storage)
+    try:
+        for spot in found.index.in_order():
+            yield spot, reader.entry(spot)
+    finally:
+        reader.close()
+
+
+def _stats(directory: Path, *, as_json: bool) -> ExitCode:
+    storage, found = _examine(directory)
+    spots = list(found.index.in_order())
+    _show(
+        {
+            "batches": len(spots),
+            "segment_bytes": found.index.segment_bytes,
+            "segments": found.index.segment_count,
+            "oldest_unix_ms": spots[0].unix_ms if spots else None,
+            "newest_unix_ms": found.newest_unix_ms,
+            "watermark": found.checkpoint.watermark,
+            "next_id": found.next_id,
+            "quarantined": sum(n.endswith(".seg") for n in _quarantine_names(storage)),
+        },
+        as_json=as_json,
+    )
+    return ExitCode.OK
+
+
+def _quarantine_names(storage: PosixStorage) -> list[str]:
+    try:
+        return storage.list("quarantine")
+    except OSError:
+        return []
+
+
+def _verify(directory: Path, *, as_json: bool) -> ExitCode:
+    storage, found = _examine(directory)
+    good = points = 0
+    damaged, undecodable = found.report.damaged_records, 0
+    for _, entry in _entries(storage, found):
+        batch = None if entry is None else _batch(entry)
+        if entry is None:
+            damaged += 1
+        elif batch is None:
+            undecodable += 1
+        else:
+            good += 1
+            points += count_points(batch)
+    report = attrs.asdict(found.report)
+    report.update(good=good, points=points, damaged_records=damaged, undecodable=undecodable)
+    _show(report, as_json=as_json)
+    return ExitCode.CONFIGURATION if damaged or undecodable or found.report.damaged else ExitCode.OK
+
+
+def _dump(directory: Path, *, limit: int) -> ExitCode:
+    storage, found = _examine(directory)
+    for shown, (spot, entry) in enumerate(_entries(storage, found)):
+        if limit and shown >= limit:
+            break
+        batch = None if entry is None else _batch(entry)
+        document: dict[str, Any] = {"id": spot.id, "unix_ms": spot.unix_ms}
+        if batch is None:
+            document["damaged"] = True
+        else:
+            document.update(
+                seq=batch.seq,
+                collected_at_ms=batch.collected_at_ms,
+                series=[
+                    {
+                        "name": series.name,
+                        "labels": {label.name: label.value for label in series.labels},
+                        "points": [[point.ts_ms, point.value] for point in series.points],
+                    }
+                    for series in batch.series
+                ],
+            )
+        print(json.dumps(document, ensure_ascii=False))  # noqa: T201 - a command speaks so
+    return ExitCode.OK
+
+
+def _requeue(directory: Path, config: AgentConfig, *, as_json: bool) -> ExitCode:
+    with WAL.open(
+        directory,
+        max_bytes=config.buffer_bytes_max,
+        max_age_seconds=config.buffer_age_seconds_max,
+    ) as queue:
+        moved = [queue.requeue(entry.id) for entry in queue.quarantined()]
+    _show({"requeued": sum(batch_id is not None for batch_id in moved)}, as_json=as_json)
+    return ExitCode.OK
+
+
+def _batch(entry: Entry) -> MetricsBatch | None:
+    try:
+        return MetricsBatch.FromString(entry.data)
+    except DecodeError:
+        return None
+
+
+def _show(document: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(document, indent=2))  # noqa: T201 - a command speaks so
+        return
+    for name, value in document.items():
+        print(f"{name}: {value}")  # noqa: T201 - a command speaks so

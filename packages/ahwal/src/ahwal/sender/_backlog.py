@@ -1,0 +1,164 @@
+"""The two queues behind a sender: the disk, and memory for when the disk fails.
+
+Law of this file: batches leave in the order in which they came, the disk's before the memory's; a
+batch waits in memory only while the disk refuses it, and moves over at the first append that works.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from attrs import frozen
+
+from ahwal.errors import AhwalError
+from ahwal.queue import MemoryQueue, Queue, Stats
+from ahwal.sender._books import Key
+
+# What a failing disk raises, through our own WAL or another implementation of the queue.
+QUEUE_ERRORS = (AhwalError, OSError)
+
+
+@frozen(kw_only=True)
+class Held:
+    """A batch in one of the queues, as bytes."""
+
+    key: Key
+    data: bytes
+
+
+class Backlog:
+    """Both queues as one. Blocking; its lock makes each method one step for several threads.
+
+    Args:
+        durable: The queue on disk; None while it cannot be opened.
+        memory: Takes what the disk refuses.
+        on_durable: Called with the bytes of each batch that has just become durable, after the
+            append returned, in the appending thread.
+        on_moved: Called with the old and the new key of a batch that moved to the disk.
+    """
+
+    def __init__(
+        self,
+        *,
+        durable: Queue | None,
+        memory: MemoryQueue,
+        on_durable: Callable[[bytes], None],
+        on_moved: Callable[[Key, Key], None],
+    ) -> None:
+        self.lock = threading.RLock()
+        self._durable = durable
+        self._memory = memory
+        self._on_durable = on_durable
+        self._on_moved = on_moved
+        self._forward: dict[Key, Key] = {}
+        self.last_error: Exception | None = None
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether there is a queue on disk, and its last use worked."""
+        return self._durable is not None and self.last_error is None
+
+    def attach(self, durable: Queue) -> None:
+        """Begin to use a queue on disk, and move to it what waits in memory."""
+        with self.lock:
+            self._durable = durable
+            self.last_error = None
+            try:
+                self._move_memory(durable)
+            except QUEUE_ERRORS as error:
+                self.last_error = error
+
+    def append(self, data: bytes) -> Key:
+        """Put a batch at the end; in memory the oldest may lose its place for it."""
+        with self.lock:
+            if self._durable is not None:
+                try:
+                    self._move_memory(self._durable)
+                    key = Key(durable=True, id=self._durable.append(data))
+                except QUEUE_ERRORS as error:
+                    self.last_error = error
+                else:
+                    self.last_error = None
+                    self._on_durable(data)
+                    return key
+            return Key(durable=False, id=self._memory.append(data))
+
+    def read(self, *, durable: bool, entries_max: int, bytes_max: int) -> list[Held] | None:
+        """Return batches from the head of one queue, at least one if there is one.
+
+        Returns:
+            Oldest first; None when the queue cannot be read now, which is not the same as empty.
+        """
+        with self.lock:
+            queue = self._queue(durable)
+            if queue is None:
+                return None
+            self._forward.clear()
+            try:
+                entries = queue.peek(entries_max, bytes_max)
+            except QUEUE_ERRORS as error:
+                self.last_error = error
+                return None
+            return [Held(key=Key(durable=durable, id=e.id), data=e.data) for e in entries]
+
+    def remove(self, key: Key) -> Key:
+        """Take a batch out for good.
+
+        Returns:
+            The key under which it was found: another one when it moved since it was read.
+        """
+        with self.lock:
+            key = self._forward.get(key, key)
+            queue = self._queue(key.durable)
+            if queue is not None:
+                queue.remove(key.id)
+            return key
+
+    def replace(self, key: Key, parts: Sequence[bytes]) -> tuple[Key, list[int]]:
+        """Put parts in the place of a batch.
+
+        Returns:
+            The key under which it was found, and the ids of the parts; no ids when the queue had
+            given the batch up meanwhile.
+        """
+        with self.lock:
+            key = self._forward.get(key, key)
+            queue = self._queue(key.durable)
+            return key, [] if queue is None else queue.replace(key.id, parts)
+
+    def set_aside(self, key: Key) -> Key:
+        """Take a batch out of its queue, into the quarantine."""
+        with self.lock:
+            key = self._forward.get(key, key)
+            queue = self._queue(key.durable)
+            if queue is not None:
+                queue.quarantine(key.id)
+            return key
+
+    def stats(self) -> Stats:
+        """Return the sums of both queues."""
+        with self.lock:
+            memory = self._memory.stats()
+            if self._durable is None:
+                return memory
+            disk = self._durable.stats()
+            return Stats(
+                batches=disk.batches + memory.batches,
+                bytes=disk.bytes + memory.bytes,
+                dropped=disk.dropped + memory.dropped,
+                dropped_by_reason=Counter(disk.dropped_by_reason)
+                + Counter(memory.dropped_by_reason),
+            )
+
+    def _queue(self, durable: bool) -> Queue | None:
+        return self._durable if durable else self._memory
+
+    def _move_memory(self, durable: Queue) -> None:
+        # One by one, so that an error in the middle leaves each batch in exactly one queue.
+        while (entry := self._memory.oldest()) is not None:
+            old = Key(durable=False, id=entry.id)
+            new = Key(durable=True, id=durable.append(entry.data))
+            self._memory.remove(entry.id)
+            self._forward[old] = new
+            self._on_moved(old, new)
+            self._on_durable(entry.data)

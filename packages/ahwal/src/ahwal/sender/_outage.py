@@ -1,0 +1,49 @@
+"""What an outage writes into the log: one warning a minute at most, and one line on recovery."""
+
+import logging
+
+WARN_EVERY_SECONDS = 60.0
+
+
+class OutageLog:
+    """Remembers since when delivery fails.
+
+    Args:
+        logger: Where the lines go.
+    """
+
+    def __init__(self, *, logger: logging.Logger) -> None:
+        self._log = logger
+        self._since: float | None = None
+        self._warned_at = 0.0
+        self._failures = 0
+
+    def failed(self, now: float, *, reason: str, request_id: str, wait_seconds: float) -> None:
+        """Record a failure at monotonic `now`."""
+        first = self._since is None
+        if self._since is None:
+            self._since = now
+        self._failures += 1
+        level = logging.DEBUG
+        if first or now - self._warned_at >= WARN_EVERY_SECONDS:
+            level = logging.WARNING
+            self._warned_at = now
+        self._log.log(
+            level,
+            "delivery failed, backing off: %s",
+            reason,
+            extra={
+                "request_id": request_id,
+                "wait_seconds": round(wait_seconds, 1),
+                "failures": self._failures,
+            },
+        )
+
+    def recovered(self, now: float) -> None:
+        """Record a success at monotonic `now`."""
+        if self._since is None:
+            return
+        self._log.info(
+            "delivery works again after %.0f s and %d failures", now - self._since, self._failures
+        )
+        self._since, self._failures = None, 0
