@@ -166,12 +166,14 @@ def test_any_refusal_leaves_the_queue_as_it_was(call, skip):
         assert expected.items() <= found.items()
 
 
-def test_a_replacement_that_failed_does_not_complete_itself_later():
+@pytest.mark.parametrize("fails", [("write", ".seg"), ("datasync", "journal")])
+def test_a_replacement_that_failed_does_not_complete_itself_later(fails):
     """Its line may be on disk; the ids it names must never be given to other records."""
     disk = SimulatedDisk()
     wal = open_simulated(disk)
     old = wal.append(b"old")
-    disk.fail("write", errno.ENOSPC, name_part=".seg")  # the line goes through, the records do not
+    call, name = fails
+    disk.fail(call, errno.EIO, name_part=name)  # the line is there, the records are not
     disk.fail("create", errno.ENOSPC, times=10**6, name_part=".tmp")  # and it stays
     with pytest.raises(WALWriteError):
         wal.replace(old, [b"a", b"b"])
@@ -184,8 +186,9 @@ def test_a_replacement_that_failed_does_not_complete_itself_later():
         assert [entry.id for entry in entries] == [old, *later]
 
 
-def test_what_was_read_after_a_kill_survives_a_power_cut():
-    disk = SimulatedDisk()
+@pytest.mark.parametrize("seed", range(8))
+def test_what_was_read_after_a_kill_survives_a_power_cut(seed):
+    disk = SimulatedDisk(Random(seed))
     wal = open_simulated(disk)
     wal.append(b"first")
     disk.cut_in(1, kill_only=True)  # written, not synced

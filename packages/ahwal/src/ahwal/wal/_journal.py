@@ -131,7 +131,10 @@ class JournalFile:
         """
         self._add(encode_put(put))
         assert self._file is not None
+        # After a failed sync nobody knows what is there, so it must be rewritten.
+        self.whole = False
         self._file.datasync()
+        self.whole = True
         if not self._named_safely:
             self._storage.sync_directory()
             self._named_safely = True
