@@ -1,3 +1,7 @@
-"""The five libraries composed into one server, on embedded defaults or on real backends."""
+"""The five libraries composed into one server; begin reading at `ah_server.wiring`."""
 
-__all__: list[str] = []
+from ah_server._about import VERSION
+
+__all__ = ["__version__"]
+
+__version__ = VERSION

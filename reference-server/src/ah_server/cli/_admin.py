@@ -1,0 +1,60 @@
+"""`ah-server outbox …`: asks a running server over its admin API."""
+
+import argparse
+from typing import Any
+
+from ah_server.admin_client import AdminClient
+from ah_server.cli._printing import add_json_option, print_mapping, print_rows
+from ah_server.settings import ServerSettings
+from ah_server.state_directory import stored_secret
+
+
+def add_commands(commands: Any, with_settings: argparse.ArgumentParser) -> None:
+    """Adds the commands of this module."""
+    outbox = commands.add_parser("outbox", help="events that the hub does not have yet")
+    verbs = outbox.add_subparsers(metavar="VERB", required=True)
+    stats = verbs.add_parser(
+        "stats",
+        parents=[with_settings],
+        help="how many wait, how old the oldest is, how many dead letters there are",
+        epilog="example: ah-server outbox stats --json",
+    )
+    add_json_option(stats)
+    stats.set_defaults(command=_outbox_stats)
+    presence = commands.add_parser("presence", help="who was heard when")
+    listing = presence.add_subparsers(metavar="VERB", required=True).add_parser(
+        "list",
+        parents=[with_settings],
+        help="list agents with state and last sign of life",
+        epilog="example: ah-server presence list",
+    )
+    add_json_option(listing)
+    listing.set_defaults(command=_presence_list)
+
+
+def _client(settings: ServerSettings) -> AdminClient:
+    token = settings.admin.token or stored_secret(settings.state_dir, "admin.token")
+    return AdminClient(base_url=f"http://{settings.admin.listen.netloc}", token=token)
+
+
+async def _outbox_stats(options: argparse.Namespace) -> int:
+    async with _client(options.settings) as client:
+        print_mapping(await client.get("/admin/v1/outbox"), as_json=options.json)
+    return 0
+
+
+async def _presence_list(options: argparse.Namespace) -> int:
+    rows: list[dict[str, Any]] = []
+    async with _client(options.settings) as client:
+        after: str | None = ""
+        while after is not None:
+            page = await client.get("/admin/v1/presence", after=after)
+            rows += page["agents"]
+            after = page["next_after"]
+    print_rows(
+        rows,
+        columns=("company_id", "server_id", "agent_id", "state", "last_seen_at"),
+        as_json=options.json,
+        empty="no agent is known yet",
+    )
+    return 0

@@ -1,0 +1,126 @@
+"""`ah-server hub …`: the development hub from the command line, on its file, running or not."""
+
+import argparse
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from ah_server.cli._printing import add_json_option, print_rows
+from ah_server.errors import SettingsError, StateDirectoryError
+from ah_server.hub import EventLog, HubDatabase, Identities, open_database
+from ah_server.settings import ServerSettings
+
+
+def add_commands(commands: Any, with_settings: argparse.ArgumentParser) -> None:
+    """Adds the commands of this module."""
+    hub = commands.add_parser("hub", help="licenses, agents and events of the development hub")
+    kinds = hub.add_subparsers(metavar="KIND", required=True)
+    license_kind = kinds.add_parser("license", help="one-time licenses")
+    verbs = license_kind.add_subparsers(metavar="VERB", required=True)
+    new = verbs.add_parser(
+        "new",
+        parents=[with_settings],
+        help="make a one-time license and print it",
+        epilog="example: ah-server hub license new --company acme --server web1 > license.txt",
+    )
+    new.add_argument("--company", required=True, help="whose agent it will be")
+    new.add_argument("--server", required=True, help="which server it will speak for")
+    new.add_argument("--hours", type=float, default=24.0, help="how long it can be used (24)")
+    new.set_defaults(command=_new_license)
+    for kind, verb, function, text in (
+        ("agents", "list", _list_agents, "list enrolled agents"),
+        ("events", "list", _list_events, "list the newest events"),
+    ):
+        group = kinds.add_parser(kind, help=text)
+        listing = group.add_subparsers(metavar="VERB", required=True).add_parser(
+            verb,
+            parents=[with_settings],
+            help=text,
+            epilog=f"example: ah-server hub {kind} {verb} --json",
+        )
+        add_json_option(listing)
+        listing.set_defaults(command=function)
+
+
+@asynccontextmanager
+async def _database(settings: ServerSettings) -> AsyncIterator[HubDatabase]:
+    if settings.hub.base_url:
+        raise SettingsError(
+            [f"hub.base_url: the hub is {settings.hub.base_url}; use its own tools"]
+        )
+    path = settings.state_dir / "hub" / "hub.sqlite"
+    if not path.exists():
+        raise StateDirectoryError(
+            f"{path} is not there yet: start the server once with this state_dir"
+        )
+    database = await open_database(path)
+    try:
+        yield database
+    finally:
+        await database.aclose()
+
+
+async def _new_license(options: argparse.Namespace) -> int:
+    if not 0 < options.hours <= 24 * 366:
+        raise SettingsError([f"--hours {options.hours:g} cannot be used: expected up to 8784"])
+    async with _database(options.settings) as database:
+        identities = Identities(database=database, clock=time)
+        try:
+            text = await identities.new_license(
+                options.company, options.server, options.hours * 3600
+            )
+        except ValueError as error:
+            raise SettingsError([str(error)]) from error
+    print(text)
+    return 0
+
+
+async def _list_agents(options: argparse.Namespace) -> int:
+    async with _database(options.settings) as database:
+        lines = await Identities(database=database, clock=time).list_agents()
+    rows = [
+        {
+            "agent_id": line.agent_id,
+            "company_id": line.company_id,
+            "server_id": line.server_id,
+            "state": line.state,
+            "last_seen": _utc(line.last_seen_ms),
+        }
+        for line in lines
+    ]
+    print_rows(
+        rows,
+        columns=("company_id", "server_id", "agent_id", "state", "last_seen"),
+        as_json=options.json,
+        empty="no agent has enrolled yet; make a license with: ah-server hub license new",
+    )
+    return 0
+
+
+async def _list_events(options: argparse.Namespace) -> int:
+    async with _database(options.settings) as database:
+        found = await EventLog(database=database, clock=time).newest(100)
+    rows = [
+        {
+            "received": _utc(one.received_ms),
+            "type": one.event.type.value,
+            "company_id": one.event.company_id,
+            "server_id": one.event.server_id,
+            "event_id": one.event.event_id,
+            "seq": one.event.seq,
+        }
+        for one in found
+    ]
+    print_rows(
+        rows,
+        columns=("received", "type", "company_id", "server_id", "event_id"),
+        as_json=options.json,
+        empty="no event yet: nothing has fallen silent",
+    )
+    return 0
+
+
+def _utc(at_ms: int | None) -> str | None:
+    return None if at_ms is None else f"{datetime.fromtimestamp(at_ms / 1000, UTC):%F %T}Z"

@@ -1,0 +1,70 @@
+"""Parses the command line, runs one command, turns its errors into sentences and exit codes."""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+import anyio
+
+from ah_server._about import VERSION
+from ah_server.cli import _admin, _demo, _hub, _notify, _server
+from ah_server.errors import ServerError
+from ah_server.settings import load_settings
+
+EXIT_CODES: Mapping[int, str] = MappingProxyType(
+    {
+        0: "done",
+        1: "a check did not hold, or a part of the running server failed",
+        2: "the command line cannot be understood",
+        3: "a setting cannot be used, or what it names cannot be reached",
+        4: "a port is taken",
+        5: "the state directory cannot be used, or another process holds it",
+        130: "stopped by Ctrl-C before it was done",
+    }
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs `ah-server`; returns its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        if options.needs_settings:
+            options.settings = load_settings(options.config, os.environ)
+        return int(anyio.run(options.command, options) or 0)
+    except ServerError as error:
+        for line in getattr(error, "problems", (str(error),)):
+            print(f"ah-server: {line}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("ah-server: stopped", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ah-server",
+        description="Runs the whole monitoring and notification server, or looks into it.",
+        epilog="exit codes: " + "; ".join(f"{code} {text}" for code, text in EXIT_CODES.items()),
+    )
+    parser.add_argument("--version", action="version", version=VERSION)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    with_settings = argparse.ArgumentParser(add_help=False)
+    with_settings.add_argument(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        default=Path(os.environ["AHC_CONFIG"]) if "AHC_CONFIG" in os.environ else None,
+        help="YAML settings file (or AHC_CONFIG); AHC_* variables are over it",
+    )
+    with_settings.set_defaults(needs_settings=True)
+    without = argparse.ArgumentParser(add_help=False)
+    without.set_defaults(needs_settings=False)
+    _server.add_commands(commands, with_settings, without)
+    _demo.add_commands(commands, without)
+    _hub.add_commands(commands, with_settings)
+    _admin.add_commands(commands, with_settings)
+    _notify.add_commands(commands, with_settings)
+    return parser
