@@ -15,7 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ah_server.console.charts import CHARTS, SPANS, draw, step_seconds
+from ah_server.console.charts import CHARTS, DEFAULT_SPAN, SPANS, draw, step_seconds
 from ah_server.console.fleet import FleetView
 from ah_server.settings import Secret
 from ahwire import Clock, now_ms
@@ -108,13 +108,13 @@ class _Pages:
         line = await self._view.server(company_id, server_id)
         if line is None:
             return await self.not_found(request, None)
-        span = request.query_params.get("span", "15m")
+        span = request.query_params.get("span", DEFAULT_SPAN)
         return self._html(
             "server.html",
             server=line,
             charts=CHARTS,
             spans=tuple(SPANS),
-            span=span if span in SPANS else "15m",
+            span=span if span in SPANS else DEFAULT_SPAN,
             latest=await self._view.latest(company_id, server_id),
             events=[
                 one
@@ -126,7 +126,7 @@ class _Pages:
     async def chart(self, request: Request) -> Response:
         specs = {spec.slug: spec for spec in CHARTS}
         spec = specs.get(request.path_params["slug"])
-        seconds = SPANS.get(request.query_params.get("span", "15m"))
+        seconds = SPANS.get(request.query_params.get("span", DEFAULT_SPAN))
         if spec is None or seconds is None:
             return PlainTextResponse("There is no such chart.", 404)
         # The end is a whole step, so that points keep their places from one load to the next, and
@@ -142,7 +142,14 @@ class _Pages:
             end_ms=end_ms,
             step_ms=step_ms,
         )
-        svg = draw(spec, series, start_ms=start_ms, end_ms=end_ms, step_ms=step_ms)
+        svg = draw(
+            spec,
+            series,
+            start_ms=start_ms,
+            end_ms=end_ms,
+            step_ms=step_ms,
+            small="small" in request.query_params,
+        )
         headers = {"Content-Security-Policy": _CHART_POLICY, "Cache-Control": "no-store"}
         return Response(svg, media_type="image/svg+xml", headers=headers)
 

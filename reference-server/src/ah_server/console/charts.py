@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import Any
 
 import attrs
 import pygal
@@ -12,10 +13,11 @@ from pygal.style import Style
 from ahcollector.store import RangeSeries
 
 SPANS: Mapping[str, int] = MappingProxyType(
-    {"15m": 900, "hour": 3600, "day": 86_400, "week": 604_800}
+    {"5m": 300, "hour": 3600, "day": 86_400, "week": 604_800}
 )
 """The spans a page offers, in seconds."""
 
+DEFAULT_SPAN = "hour"
 POINTS_PER_CHART = 120
 _LINES_MAX = 8
 _STYLE = Style(
@@ -31,6 +33,10 @@ _STYLE = Style(
     title_font_size=16,
     major_label_font_size=13,
     stroke_width=2.0,
+    guide_stroke_color="#e3e9ef",
+    guide_stroke_dasharray="1,0",
+    major_guide_stroke_color="#e3e9ef",
+    major_guide_stroke_dasharray="1,0",
 )
 
 
@@ -75,9 +81,23 @@ def step_seconds(span_seconds: int) -> int:
 
 
 def draw(
-    spec: ChartSpec, series: Sequence[RangeSeries], *, start_ms: int, end_ms: int, step_ms: int
+    spec: ChartSpec,
+    series: Sequence[RangeSeries],
+    *,
+    start_ms: int,
+    end_ms: int,
+    step_ms: int,
+    small: bool = False,
 ) -> bytes:
     """Draws a chart over [start, end]; a gap in the samples is a gap in the line.
+
+    Args:
+        spec: what is drawn.
+        series: the lines; eight at most are drawn, in order of their names.
+        start_ms: left end, Unix milliseconds.
+        end_ms: right end.
+        step_ms: distance of two points where there is no gap.
+        small: only the line, for a row of a table.
 
     Returns:
         An SVG document.
@@ -85,30 +105,48 @@ def draw(
     chart = pygal.XY(
         style=_STYLE,
         js=[],
-        width=640,
-        height=260,
         show_dots=False,
-        show_legend=bool(spec.line_label),
-        legend_at_bottom=True,
-        truncate_legend=32,
-        title=f"{spec.title} ({spec.unit})" if spec.unit else spec.title,
         xrange=(start_ms / 1000, end_ms / 1000),
         range=(0, 100) if spec.percent else None,
-        x_label_rotation=0,
-        no_data_text="No samples in this time",
+        no_data_text="no samples" if small else "No samples in this time",
         allow_interruptions=True,
-        pretty_print=False,
-        disable_xml_declaration=False,
+        **(_SMALL if small else _large(spec)),
     )
-    if any(one.points for one in series):  # without a line pygal has no axis for labels
+    if not small and any(one.points for one in series):  # an empty chart has no axes to label
         chart.x_labels = [start_ms / 1000 + (end_ms - start_ms) / 4000 * part for part in range(5)]
-    chart.x_value_formatter = _time_formatter(end_ms - start_ms)
+        chart.x_value_formatter = _TimeFormatter("%H:%M" if end_ms - start_ms <= _DAYS else "%d %b")
     shown = sorted(series, key=lambda one: _line_name(spec, one))
     for one in shown[:_LINES_MAX]:
         chart.add(_line_name(spec, one), _with_gaps(one.points, step_ms), allow_interruptions=True)
     drawn = chart.render()
     assert isinstance(drawn, bytes)
     return drawn
+
+
+_DAYS = 2 * 86_400_000
+_SMALL: Mapping[str, Any] = MappingProxyType(
+    {
+        "width": 320,
+        "height": 60,
+        "margin": 2,
+        "show_legend": False,
+        "show_x_labels": False,
+        "show_y_labels": False,
+        "show_y_guides": False,
+    }
+)
+
+
+def _large(spec: ChartSpec) -> Mapping[str, Any]:
+    return {
+        "width": 640,
+        "height": 260,
+        "title": f"{spec.title} ({spec.unit})" if spec.unit else spec.title,
+        "show_legend": bool(spec.line_label),
+        "legend_at_bottom": True,
+        "truncate_legend": 32,
+        "y_labels": [0, 25, 50, 75, 100] if spec.percent else None,
+    }
 
 
 def _line_name(spec: ChartSpec, series: RangeSeries) -> str:
@@ -127,10 +165,6 @@ def _with_gaps(
         drawn.append((at_ms / 1000, value))
         last_ms = at_ms
     return drawn
-
-
-def _time_formatter(span_ms: int) -> "_TimeFormatter":
-    return _TimeFormatter("%H:%M" if span_ms <= 2 * 86_400_000 else "%d %b")
 
 
 @attrs.frozen

@@ -23,7 +23,7 @@ async def show(folders: DemoFolders, voice: Voice) -> None:
         )
         path = f"/companies/{COMPANY}/servers/{made.server_id}"
         voice.last_line(
-            f"CPU, memory and disk of this machine: {made.probe.url('console', path)}"
+            f"CPU, memory and disk of this machine: {made.probe.url('console', path)}?span=5m"
             "   (Ctrl-C stops all)"
         )
         await _restart_when_killed(made)
