@@ -1,12 +1,13 @@
 """C18, C19: a crash at every step between "decided" and "sent".
 
 The machine drives presence, detector, outbox and sender over real files. Before and after every
-call from one part to another, and inside the writing of the snapshot, the process can die: everything
-in memory is thrown away and a new process opens the files. What must hold at the end: the hub got
-every transition, each under one event id, an agent's in order.
+call from one part to another, and inside the writing of the snapshot, the process can die:
+everything in memory is thrown away and a new process opens the files. What must hold at the end:
+the hub got every transition, each under one event id, an agent's in order.
 """
 
 import asyncio
+import contextlib
 import itertools
 import random
 import shutil
@@ -68,14 +69,14 @@ class Wired:
                 self._fuse.burn()
                 result = await method(*args, **kwargs)
                 self._fuse.burn()
-            except Fault as fault:
+            except InjectedError as fault:
                 raise self._failure from fault
             return result
 
         return call
 
 
-class Fault(Exception):
+class InjectedError(Exception):
     """One call fails, before or after it was carried out; the process lives."""
 
 
@@ -89,7 +90,7 @@ class WiredFile(SnapshotFile):
             self.fuse.burn()
             super().save(chunks)
             self.fuse.burn()
-        except Fault as fault:
+        except InjectedError as fault:
             raise OSError("no space") from fault
 
 
@@ -167,7 +168,7 @@ class CrashMachine(RuleBasedStateMachine):
 
     @rule(steps=st.integers(0, 25), fault=st.booleans())
     def light_the_fuse(self, steps, fault):
-        self.fuse.light(steps, Fault() if fault else Crash())
+        self.fuse.light(steps, InjectedError() if fault else Crash())
 
     @rule(seconds=st.sampled_from([0.001, 1.0, 5.0, 9.0, 30.0]))
     def wait(self, seconds):
@@ -203,10 +204,8 @@ class CrashMachine(RuleBasedStateMachine):
         self.act(self._save())
 
     async def _save(self):
-        try:
+        with contextlib.suppress(PresenceError):
             await self.presence.save()
-        except PresenceError:
-            pass
 
     @rule()
     def die(self):
@@ -264,7 +263,7 @@ def life(crash_at, fault):
 
     def burn():
         if next(steps) == crash_at:
-            raise Fault if fault else Crash
+            raise InjectedError if fault else Crash
 
     # The agent itself is no part of this: the registry would make it known again.
     machine.hear(AGENTS[0])

@@ -35,7 +35,6 @@ from ahwire.limits import MAX_EVENTS_PER_REQUEST
 
 __all__ = ["OutboxSender", "SendRound"]
 
-_LAST_SEND_SECONDS: Final = 3.0
 _REASON_CHARS_MAX: Final = 200
 _log = logging.getLogger("ahcollector.outbox")
 
@@ -94,6 +93,7 @@ class OutboxSender:
         backoff_min_seconds: First step of the backoff.
         backoff_max_seconds: Largest step.
         retention_seconds: After this an event is no more worth sending.
+        last_send_seconds: How long `run` may go on sending after it was cancelled.
 
     Raises:
         ValueError: `batch_max` is outside 1 to 200.
@@ -113,6 +113,7 @@ class OutboxSender:
         backoff_min_seconds: float = 1.0,
         backoff_max_seconds: float = 300.0,
         retention_seconds: float = 86_400.0,
+        last_send_seconds: float = 3.0,
     ) -> None:
         if not 1 <= batch_max <= MAX_EVENTS_PER_REQUEST:
             raise ValueError(
@@ -127,19 +128,20 @@ class OutboxSender:
         self._poll_seconds = poll_seconds
         self._backoff = Backoff(backoff_min_seconds, backoff_max_seconds, rng)
         self._retention_seconds = retention_seconds
+        self._last_send_seconds = last_send_seconds
         self._backoff_max_seconds = backoff_max_seconds
         self._rng = rng
         self._failing = False
         self._pace_seconds = 0.0
 
     async def run(self) -> None:
-        """Send until cancelled; then once more, for at most 3 seconds."""
+        """Send until cancelled; then once more, for at most `last_send_seconds`."""
         try:
             while True:
                 turn = await self.send_once()
                 await self._clock.sleep(turn.wait_seconds)
         finally:
-            with anyio.move_on_after(_LAST_SEND_SECONDS, shield=True):
+            with anyio.move_on_after(self._last_send_seconds, shield=True):
                 await self.send_once()
 
     async def send_once(self) -> SendRound:

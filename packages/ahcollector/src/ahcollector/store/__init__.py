@@ -12,6 +12,7 @@ from ahcollector.store.base import (
     Writer,
 )
 from ahcollector.store.memory import MemoryStore
+from ahcollector.store.snapshot import StoreSnapshot
 
 __all__ = [
     "RANGE_POINTS_MAX",
@@ -23,5 +24,6 @@ __all__ = [
     "Reader",
     "SeriesInfo",
     "Store",
+    "StoreSnapshot",
     "Writer",
 ]

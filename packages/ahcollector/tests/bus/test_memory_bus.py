@@ -1,0 +1,83 @@
+"""What only the in-process bus has."""
+
+import anyio
+import pytest
+
+from ahcollector.bus import InProcessBus, shard_for
+from ahcollector.errors import BusError, BusFull
+from ahcollector.testing import FakeClock
+from ahcollector.testing._contracts.bus import batch_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_dead_letters_are_kept_with_their_reason_and_bounded():
+    clock = FakeClock()
+    bus = InProcessBus(clock=clock, dead_max=2)
+    for number in range(3):
+        await bus.publish(batch_of(number))
+
+    async def poison(delivery):
+        raise LookupError("no such thing")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bus.subscribe, range(64), poison)
+        await clock.run_for(10)
+        tasks.cancel_scope.cancel()
+    assert bus.dead_total == 3
+    assert [letter.batch for letter in bus.dead_letters()] == [batch_of(1), batch_of(2)]
+    letter = bus.dead_letters()[0]
+    assert letter.reason == "LookupError: no such thing"
+    assert letter.shard == shard_for("web-1")
+
+
+async def test_a_shard_has_one_subscriber():
+    bus = InProcessBus(clock=FakeClock())
+
+    async def handler(delivery):
+        raise AssertionError
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bus.subscribe, [1, 2], handler)
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(BusError, match="shard 2 has a subscriber"):
+            await bus.subscribe([2, 3], handler)
+        tasks.cancel_scope.cancel()
+    with pytest.raises(BusError, match="no shard 64"):
+        await bus.subscribe([64], handler)
+
+
+async def test_a_cancelled_handler_gives_its_entry_back_without_a_try():
+    bus = InProcessBus(clock=FakeClock())
+    await bus.publish(batch_of(1))
+
+    async def hangs(delivery):
+        await anyio.sleep_forever()
+
+    for _ in range(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bus.subscribe, range(64), hangs)
+            await anyio.wait_all_tasks_blocked()
+            assert not any(bus.depth().values())
+            tasks.cancel_scope.cancel()
+        assert bus.depth()[shard_for("web-1")] == 1
+    assert bus.dead_total == 0
+
+
+async def test_stopped_workers_and_a_full_shard_trim_nothing():
+    """C8."""
+    bus = InProcessBus(clock=FakeClock())
+    for number in range(256):
+        await bus.publish(batch_of(number))
+    for _ in range(10):
+        with pytest.raises(BusFull, match="256"):
+            await bus.publish(batch_of(999))
+    taken = []
+
+    async def handler(delivery):
+        taken.append(delivery.batch)
+        await delivery.ack()
+
+    await bus.close()
+    await bus.subscribe(range(64), handler)
+    assert taken == [batch_of(number) for number in range(256)]

@@ -1,0 +1,360 @@
+"""The sender between a memory outbox and a scripted hub, in fake time."""
+
+import collections
+import random
+
+import anyio
+import attrs
+import pytest
+
+from ahcollector.errors import (
+    FencedHubError,
+    OutboxError,
+    PermanentHubError,
+    TemporaryHubError,
+)
+from ahcollector.outbox import LocalLease, MemoryOutbox, OutboxSender
+from ahcollector.testing import FakeClock
+from ahcollector.testing._contracts.outbox import event
+from ahwire.hub import EventsReply, RejectedEvent
+
+pytestmark = pytest.mark.anyio
+
+
+class ScriptedHub:
+    """Takes events; a test sets what it refuses, rejects, forgets or fails with."""
+
+    def __init__(self):
+        self.taken = []
+        self.requests = []
+        self.fences = []
+        self.fails = None
+        self.poison = set()
+        self.rejects = set()
+        self.forgets = set()
+        self.fence_min = 0
+        self.dies_after = False
+
+    async def send_events(self, events, fence=None):
+        numbers = [event.seq for event in events]
+        self.requests.append(numbers)
+        self.fences.append(fence)
+        if self.fails is not None:
+            raise self.fails
+        if fence is not None and fence < self.fence_min:
+            raise FencedHubError("fenced", newest=self.fence_min)
+        if self.poison.intersection(numbers):
+            raise PermanentHubError("bad event", status=400)
+        good = [n for n in numbers if n not in self.rejects | self.forgets]
+        self.taken += [n for n in good if n not in self.taken]
+        if self.dies_after:
+            raise TemporaryHubError("connection reset")
+        return EventsReply(
+            accepted=tuple(event(n).event_id for n in good),
+            rejected=tuple(
+                RejectedEvent(event_id=event(n).event_id, reason="unknown agent")
+                for n in numbers
+                if n in self.rejects
+            ),
+        )
+
+
+class World:
+    def __init__(self, **settings):
+        self.clock = FakeClock()
+        self.outbox = MemoryOutbox()
+        self.hub = ScriptedHub()
+        self.sender = OutboxSender(
+            outbox=self.outbox, hub=self.hub, clock=self.clock, rng=random.Random(1), **settings
+        )
+
+    async def append(self, *numbers):
+        await self.outbox.append([event(n) for n in numbers], self.clock.time())
+
+    async def waiting(self):
+        return [entry.event.seq for entry in await self.outbox.peek(1_000)]
+
+    async def dead(self):
+        return [(letter.reason) for letter in await self.outbox.dead_letters()]
+
+    async def run(self, seconds):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.sender.run)
+            await self.clock.run_for(seconds)
+            tasks.cancel_scope.cancel()
+
+
+async def test_events_are_sent_in_order_and_acknowledged():
+    world = World(batch_max=2)
+    await world.append(1, 2, 3, 4, 5)
+    await world.run(1)
+    assert world.hub.requests == [[1, 2], [3, 4], [5]]
+    assert await world.waiting() == []
+    await world.append(6)
+    await world.run(1.5)
+    assert world.hub.taken == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("number", [0, 201])
+async def test_a_batch_is_of_1_to_200_events(number):
+    with pytest.raises(ValueError, match="batch_max"):
+        World(batch_max=number)
+
+
+async def test_at_most_200_events_a_request():
+    world = World()
+    await world.append(*range(450))
+    await world.run(1)
+    assert [len(request) for request in world.hub.requests] == [200, 200, 50]
+
+
+async def test_a_temporary_failure_keeps_everything_and_backs_off():
+    world = World()
+    await world.append(1, 2)
+    world.hub.fails = TemporaryHubError("503", status=503)
+    await world.run(1_800)
+    assert await world.waiting() == [1, 2]
+    assert await world.dead() == []
+    # Full jitter up to 300 s: some dozens of tries, not thousands.
+    assert 8 <= len(world.hub.requests) <= 60
+    world.hub.fails = None
+    await world.run(301)
+    assert world.hub.taken == [1, 2]
+    assert await world.waiting() == []
+
+
+async def test_the_hub_s_retry_after_is_waited_for():
+    world = World()
+    await world.append(1)
+    world.hub.fails = TemporaryHubError("429", status=429, retry_after_seconds=120)
+    assert (await world.sender.send_once()).wait_seconds >= 120
+
+
+async def test_an_answer_that_was_lost_is_asked_for_again_with_the_same_ids():
+    """C19: the hub took it and died before its answer."""
+    world = World()
+    await world.append(1, 2)
+    world.hub.dies_after = True
+    await world.sender.send_once()
+    assert await world.waiting() == [1, 2]
+    world.hub.dies_after = False
+    await world.sender.send_once()
+    assert world.hub.requests == [[1, 2], [1, 2]]
+    assert world.hub.taken == [1, 2]
+    assert await world.waiting() == []
+
+
+async def test_one_refused_event_stops_nobody():
+    """C21: the first is refused; the 100 behind it are delivered."""
+    world = World()
+    await world.append(*range(101))
+    world.hub.poison = {0}
+    turn = await world.sender.send_once()
+    assert (turn.sent, turn.dead) == (100, 1)
+    assert world.hub.taken == list(range(1, 101))
+    assert await world.dead() == ["refused: bad event"]
+    assert await world.waiting() == []
+
+
+async def test_a_failure_while_the_bad_one_is_sought_keeps_the_rest():
+    world = World()
+    await world.append(1, 2, 3)
+    world.hub.poison = {2}
+    send = world.hub.send_events
+
+    async def failing(events, fence=None):
+        if [event.seq for event in events] == [3]:
+            raise TemporaryHubError("503", status=503)
+        return await send(events, fence)
+
+    world.hub.send_events = failing
+    turn = await world.sender.send_once()
+    assert (turn.sent, turn.dead) == (1, 1)
+    assert await world.waiting() == [3]
+
+
+async def test_rejected_events_become_dead_letters():
+    world = World()
+    await world.append(1, 2, 3)
+    world.hub.rejects = {2}
+    await world.sender.send_once()
+    assert world.hub.taken == [1, 3]
+    assert await world.dead() == ["rejected: unknown agent"]
+    assert await world.waiting() == []
+
+
+async def test_events_the_answer_does_not_name_are_kept():
+    world = World()
+    await world.append(1, 2, 3)
+    world.hub.forgets = {2}
+    turn = await world.sender.send_once()
+    assert turn.sent == 2
+    assert await world.waiting() == [2]
+    world.hub.forgets = set()
+    await world.sender.send_once()
+    assert world.hub.taken == [1, 3, 2]
+
+
+async def test_what_the_hub_did_not_take_in_a_day_expires():
+    world = World()
+    await world.append(1)
+    world.hub.fails = TemporaryHubError("down")
+    world.clock.advance(86_000)
+    await world.append(2)
+    world.clock.advance(401)
+    turn = await world.sender.send_once()
+    assert turn.dead == 1
+    assert await world.dead() == ["expired"]
+    assert await world.waiting() == [2]
+
+
+async def test_a_fence_goes_with_each_request_and_a_412_keeps_every_event():
+    world = World()
+    lease = LocalLease(clock=world.clock)
+    world.sender = OutboxSender(
+        outbox=world.outbox,
+        hub=world.hub,
+        clock=world.clock,
+        rng=random.Random(1),
+        lease=lease,
+    )
+    first = round(world.clock.time() * 1000)
+    await world.append(1)
+    await world.sender.send_once()
+    assert world.hub.fences == [first]
+    world.hub.fence_min = first + 1_000_000
+    await world.append(2)
+    await world.sender.send_once()
+    assert await world.waiting() == [2]
+    await world.sender.send_once()
+    assert world.hub.fences == [first, first, first + 1_000_001]
+    assert world.hub.taken == [1, 2]
+
+
+async def test_a_fence_that_the_outbox_refuses_drops_the_lease():
+    """C20: another sender acknowledged with a newer fence meanwhile."""
+    world = World()
+    world.sender._lease = LocalLease(clock=world.clock)
+    await world.append(1)
+    newer = round(world.clock.time() * 1000) + 50
+    await world.outbox.ack(["unknown"], newer)
+    await world.sender.send_once()
+    assert await world.waiting() == [1]
+    await world.sender.send_once()
+    assert await world.waiting() == []
+    assert world.hub.fences[-1] == newer + 1
+
+
+async def test_without_the_lease_nothing_is_sent():
+    class Elsewhere:
+        async def hold(self):
+            return None
+
+    world = World(lease=Elsewhere())
+    await world.append(1)
+    await world.run(10)
+    assert world.hub.requests == []
+
+
+async def test_an_outbox_that_fails_is_tried_again():
+    world = World()
+    await world.append(1)
+    peek = world.outbox.peek
+
+    async def failing(limit):
+        raise OutboxError("disk")
+
+    world.outbox.peek = failing
+    turn = await world.sender.send_once()
+    assert turn.wait_seconds <= 1
+    world.outbox.peek = peek
+    await world.sender.send_once()
+    assert world.hub.taken == [1]
+
+
+async def test_events_appended_before_the_stop_are_sent_in_a_last_turn():
+    world = World()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.sender.run)
+        await world.clock.run_for(0.5)
+        await world.append(1)
+        tasks.cancel_scope.cancel()
+    assert world.hub.taken == [1]
+
+
+async def test_a_hub_that_hangs_does_not_hold_up_the_stop():
+    world = World(last_send_seconds=0.05)
+
+    async def hangs(events, fence=None):
+        await anyio.sleep_forever()
+
+    world.hub.send_events = hangs
+    await world.append(1)
+    with anyio.fail_after(3.0):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(world.sender.run)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+    assert await world.waiting() == [1]
+
+
+async def test_20_senders_with_a_million_events_do_not_push_the_hub_over():
+    """C25: the hub is back after 28 minutes; requests a second, peak over mean at most 3."""
+    per_second = collections.Counter()
+    for number in range(20):
+        clock = FakeClock()
+        begin = clock.time()
+        outbox = CountingOutbox(50_000)
+        sender = OutboxSender(
+            outbox=outbox,
+            hub=DownUntil(clock, begin + 28 * 60),
+            clock=clock,
+            rng=random.Random(number),
+        )
+        while outbox.left:
+            now = clock.time() - begin
+            turn = await sender.send_once()
+            per_second[int(now)] += turn.sent > 0
+            clock.advance(turn.wait_seconds + REQUEST_SECONDS)
+    per_second = +per_second
+    assert sum(per_second.values()) == 5_000
+    took = max(per_second) - min(per_second) + 1
+    assert max(per_second.values()) <= 3 * sum(per_second.values()) / took
+    assert took <= 700
+
+
+REQUEST_SECONDS = 0.05
+
+
+class DownUntil:
+    """A hub that takes everything from an instant on."""
+
+    def __init__(self, clock, instant):
+        self.clock, self.instant = clock, instant
+
+    async def send_events(self, events, fence=None):
+        if self.clock.time() < self.instant:
+            raise TemporaryHubError("down")
+        return EventsReply(accepted=tuple(event.event_id for event in events), rejected=())
+
+
+class CountingOutbox(MemoryOutbox):
+    """A backlog that costs no memory: 200 events stand for all."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.left = count
+        self.page = None
+
+    async def peek(self, limit):
+        if self.page is None:
+            await self.append([event(n) for n in range(200)], 2e9)
+            self.page = await super().peek(200)
+        return self.page[: min(limit, self.left)]
+
+    async def ack(self, event_ids, fence):
+        self.left -= len(event_ids)
+        return len(event_ids)
+
+    async def stats(self, now):
+        return attrs.evolve(await super().stats(now), depth=self.left)
