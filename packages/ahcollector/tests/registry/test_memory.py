@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from ahcollector.registry import MemoryRegistry, admits
 from ahcollector.registry.snapshot import decode, encode
-from ahcollector.testing import RegistryContract
+from ahcollector.testing.contracts import RegistryContract
 from ahwire import AgentRecord
 from ahwire.hub import AgentState
 
 
 @pytest.mark.anyio
 class TestMemoryRegistry(RegistryContract):
-    async def make(self):
+    async def new(self):
         return MemoryRegistry()
 
 

@@ -2,6 +2,5 @@
 
 from ahcollector.testing._clock import FakeClock
 from ahcollector.testing._hub import FakeHub
-from ahcollector.testing._registry_contract import RegistryContract
 
-__all__ = ["FakeClock", "FakeHub", "RegistryContract"]
+__all__ = ["FakeClock", "FakeHub"]

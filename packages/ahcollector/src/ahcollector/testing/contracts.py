@@ -4,7 +4,8 @@ from ahcollector.testing._contracts import (
     BusContract,
     OutboxContract,
     PresenceContract,
+    RegistryContract,
     StoreContract,
 )
 
-__all__ = ["BusContract", "OutboxContract", "PresenceContract", "StoreContract"]
+__all__ = ["BusContract", "OutboxContract", "PresenceContract", "RegistryContract", "StoreContract"]

@@ -1,8 +1,4 @@
-"""What every `Registry` must do, as tests to inherit.
-
-A test module makes a subclass whose name begins with ``Test``, marks it with ``pytest.mark.anyio``,
-and gives it `make`, which returns an empty registry.
-"""
+"""What every `Registry` does."""
 
 from __future__ import annotations
 
@@ -50,15 +46,15 @@ async def _verdict(registry: Registry, word: str, at: datetime = _MOMENT) -> Ver
 
 
 class RegistryContract:
-    """The contract; see the module."""
+    """The suite; derive from it and give `new`."""
 
-    async def make(self) -> Registry:
+    async def new(self) -> Registry:
         """Return an empty registry."""
         raise NotImplementedError
 
     async def test_what_was_put_is_found_by_its_hash_alone(self) -> None:
         """A token leads to its agent, and nothing else does."""
-        registry = await self.make()
+        registry = await self.new()
         put = await registry.put(_record(), now=_NOW)
         assert put.applied
         assert put.before is None
@@ -75,7 +71,7 @@ class RegistryContract:
 
     async def test_an_older_version_changes_nothing(self) -> None:
         """Version 3 never overwrites version 5; the same version may be put again."""
-        registry = await self.make()
+        registry = await self.new()
         await registry.put(_record(version=5, word="new"), now=_NOW)
         put = await registry.put(_record(version=3, word="old"), now=_NOW)
         assert not put.applied
@@ -86,7 +82,7 @@ class RegistryContract:
 
     async def test_version_0_applies_and_the_newest_version_stays_known(self) -> None:
         """An enrolment without a version takes its token in, and old records stay out."""
-        registry = await self.make()
+        registry = await self.new()
         await registry.put(_record(version=5, word="five"), now=_NOW)
         put = await registry.put(_record(version=0, word="zero"), now=_NOW)
         assert put.applied
@@ -98,7 +94,7 @@ class RegistryContract:
 
     async def test_a_revoked_hash_is_a_tombstone_and_only_a_higher_version_revives(self) -> None:
         """Revoked answers revoked, not unknown; version 0 and the same version do not revive."""
-        registry = await self.make()
+        registry = await self.new()
         await registry.put(_record(version=2), now=_NOW)
         entry = await registry.revoke("a1", now=_NOW + 1)
         assert entry is not None
@@ -115,14 +111,14 @@ class RegistryContract:
 
     async def test_a_revoked_record_without_hashes_buries_those_that_were_known(self) -> None:
         """The hub need not name the hashes of an agent that it revoked."""
-        registry = await self.make()
+        registry = await self.new()
         await registry.put(_record(version=1), now=_NOW)
         await registry.put(_record(version=2, word=None, state=AgentState.REVOKED), now=_NOW)
         assert await _verdict(registry, "t1") is Verdict.REVOKED
 
     async def test_the_previous_token_works_until_its_expiry(self) -> None:
         """And not a moment longer; without an expiry it has expired."""
-        registry = await self.make()
+        registry = await self.new()
         end = _MOMENT + timedelta(hours=24)
         record = attrs.evolve(
             _record(version=2, word="new"),
@@ -139,7 +135,7 @@ class RegistryContract:
 
     async def test_pending_and_expired_tokens_are_unusable(self) -> None:
         """They are known, and no good."""
-        registry = await self.make()
+        registry = await self.new()
         await registry.put(_record("p", word="p", state=AgentState.PENDING), now=_NOW)
         await registry.put(attrs.evolve(_record("e", word="e"), expires_at=_MOMENT), now=_NOW)
         assert await _verdict(registry, "p") is Verdict.UNUSABLE
@@ -148,7 +144,7 @@ class RegistryContract:
 
     async def test_servers_and_companies_are_kept_apart(self) -> None:
         """The same server id in two companies is two servers; deletes stay inside."""
-        registry = await self.make()
+        registry = await self.new()
         await registry.put(_record("a1", word="t1"), now=_NOW)
         await registry.put(_record("a2", word="t2"), now=_NOW)
         await registry.put(_record("a3", word="t3", server_id="s2"), now=_NOW)
@@ -168,7 +164,7 @@ class RegistryContract:
 
     async def test_an_agent_that_moves_leaves_its_old_place(self) -> None:
         """It is listed at one server, in one company."""
-        registry = await self.make()
+        registry = await self.new()
         await registry.put(_record(version=1), now=_NOW)
         put = await registry.put(_record(version=2, company_id="globex"), now=_NOW)
         assert put.before is not None
@@ -181,7 +177,7 @@ class RegistryContract:
 
     async def test_counts_and_sweep(self) -> None:
         """Agents revoked long ago are forgotten, others stay."""
-        registry = await self.make()
+        registry = await self.new()
         await registry.put(_record("a1", word="t1"), now=_NOW)
         await registry.put(_record("a2", word="t2", state=AgentState.PENDING), now=_NOW)
         await registry.put(_record("a3", word="t3"), now=_NOW)
@@ -197,7 +193,7 @@ class RegistryContract:
 
     async def test_the_cursor_is_kept(self) -> None:
         """It begins empty."""
-        registry = await self.make()
+        registry = await self.new()
         assert await registry.cursor() == ""
         await registry.set_cursor("c:17")
         assert await registry.cursor() == "c:17"
