@@ -34,6 +34,7 @@ class AgentState:
     """The mutable record of one agent, owned by one presence.
 
     Attributes:
+        interval_told: Whether a contact named the interval; then no setting replaces it.
         last_seen: None: never heard.
         due_ms: When it counts as silent; means nothing while it is down.
         queued_ms: The entry in the due queue that counts for it; None when there is none.
@@ -44,6 +45,7 @@ class AgentState:
 
     agent: AgentRef
     interval_seconds: float
+    interval_told: bool = False
     last_seen: float | None = None
     due_ms: int = 0
     queued_ms: int | None = None

@@ -174,7 +174,8 @@ class Presence(Protocol):
         """Make sure that `agent` is known, so that its silence is noticed although it never spoke.
 
         A new agent gets a grace of two intervals before its threshold counts, or what is left of a
-        running grace when that is longer. Of a known one only the tenancy and the interval change.
+        running grace when that is longer. Of a known one only the tenancy changes, and the interval
+        as long as the agent itself named none in a contact.
         This is no contact: it is not reported to the hub.
         """
         ...

@@ -146,13 +146,16 @@ class MemoryPresence:
         try:
             while True:
                 await clock.sleep(snapshot_interval_seconds)
-                try:
-                    await self.save()
-                except PresenceError as error:
-                    _log.warning("presence snapshot not saved", extra={"error": str(error)})
+                await self._try_to_save()
         finally:
             with anyio.CancelScope(shield=True):
-                await self.save()
+                await self._try_to_save()
+
+    async def _try_to_save(self) -> None:
+        try:
+            await self.save()
+        except PresenceError as error:
+            _log.warning("presence snapshot not saved", extra={"error": str(error)})
 
     async def save(self) -> None:
         """Save now if anything changed since the last save. Raises PresenceError."""
@@ -189,7 +192,7 @@ class MemoryPresence:
 
     async def touch(self, agent: AgentRef, now: float, interval_seconds: float | None) -> None:
         """Note a contact."""
-        state = self._get_or_add(agent, interval_seconds)
+        state = self._get_or_add(agent, interval_seconds, told=True)
         before = state.last_seen
         state.heard(now, self._down_min_seconds)
         if before is None or now > before:
@@ -202,7 +205,7 @@ class MemoryPresence:
     async def ensure(self, agent: AgentRef, now: float, interval_seconds: float | None) -> None:
         """Make an agent known."""
         known = agent.agent_id in self._agents
-        state = self._get_or_add(agent, interval_seconds)
+        state = self._get_or_add(agent, interval_seconds, told=False)
         if not known:
             state.wait_for(now, self._down_min_seconds, self._epoch)
             self._deadlines.put(state)
@@ -221,21 +224,23 @@ class MemoryPresence:
         self._gone.move_to_end(agent_id)
         self._changes += 1
 
-    def _get_or_add(self, agent: AgentRef, interval_seconds: float | None) -> AgentState:
+    def _get_or_add(
+        self, agent: AgentRef, interval_seconds: float | None, *, told: bool
+    ) -> AgentState:
         state = self._agents.get(agent.agent_id)
-        if interval_seconds is not None and not 0 < interval_seconds < math.inf:
-            interval_seconds = None
         if state is None:
             gone = self._gone.pop(agent.agent_id, None)
             state = AgentState(
                 agent=agent,
-                interval_seconds=interval_seconds or self._default_interval_seconds,
+                interval_seconds=self._default_interval_seconds,
                 seq=gone.seq if gone is not None else 0,
             )
             self._agents[agent.agent_id] = state
-        else:
-            state.agent = agent
-            state.interval_seconds = interval_seconds or state.interval_seconds
+        state.agent = agent
+        if interval_seconds is not None and 0 < interval_seconds < math.inf:
+            if told or not state.interval_told:
+                state.interval_seconds = interval_seconds
+            state.interval_told = state.interval_told or told
         return state
 
     # --- transitions

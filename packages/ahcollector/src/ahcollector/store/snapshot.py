@@ -2,7 +2,7 @@
 
 The file holds sealed lines (see `ahcollector._sealed`). The first is
 ``{"format":"ah-store","version":1}``; then there is one line a series:
-``{"labels":[[name, value] …],"points":n,"timestamps":…,"values":…}``, the two columns being base64 of
+``{"labels":[[name, value] …],"points":n,"timestamps":…,"values":…}``, the columns being base64 of
 zlib of the n little-endian numbers: signed 64-bit milliseconds, and 64-bit IEEE doubles. The file
 is replaced as a whole. Lines that cannot be read are kept aside in ``<name>.damaged``.
 """
@@ -166,8 +166,8 @@ def _load(path: Path) -> tuple[list[tuple[Labels, list[tuple[int, float]]]], int
             if (record["format"], record.get("version")) != (_FORMAT, _VERSION):
                 raise SnapshotError(
                     f"the snapshot {path} is {record['format']!r} version "
-                    f"{record.get('version')!r}, this program reads {_FORMAT!r} version {_VERSION}: "
-                    "use the program that wrote it, or move the file away to begin anew"
+                    f"{record.get('version')!r}, this program reads {_FORMAT!r} version "
+                    f"{_VERSION}: use the program that wrote it, or move the file away"
                 )
             continue
         try:

@@ -141,6 +141,18 @@ class PresenceContract:
         [down] = await presence.expire(T0 + 150.001, 500)
         assert (down.last_seen, down.reason) == (None, "never_reported")
 
+    async def test_what_an_agent_says_of_its_interval_beats_the_setting(self) -> None:
+        """A setting that comes later must not make a slow agent look silent."""
+        presence = await self.new()
+        await presence.ensure(A, T0, 60.0)
+        [shown] = await presence.agents()
+        assert shown.interval_seconds == 60
+        await presence.touch(A, T0, 300.0)
+        await presence.ensure(A, T0 + 1, 30.0)
+        await presence.touch(A, T0 + 2, None)
+        [shown] = await presence.agents()
+        assert (shown.interval_seconds, shown.deadline) == (300, T0 + 902)
+
     async def test_removing_a_down_agent_brings_it_up_first(self) -> None:
         """With the reason, and its seq goes on when the id comes back."""
         presence = await self.new()
