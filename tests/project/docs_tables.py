@@ -77,18 +77,8 @@ def agent_exit_codes() -> str:
 
 
 def server_exit_codes() -> str:
-    errors = importlib.import_module("ah_server.errors")
-    classes = [
-        each
-        for _, each in inspect.getmembers(errors, inspect.isclass)
-        if issubclass(each, errors.ServerError) and each is not errors.ServerError
-    ]
-    classes.sort(key=lambda each: (each.exit_code, each.__name__))
-    lines = (
-        (code(each.exit_code), code(each.__name__), inspect.getdoc(each).splitlines()[0])
-        for each in classes
-    )
-    return rows(("code", "error", "meaning"), lines)
+    codes = importlib.import_module("ah_server.cli._main").EXIT_CODES
+    return rows(("code", "meaning"), ((code(number), text) for number, text in codes.items()))
 
 
 def status_table() -> str:
