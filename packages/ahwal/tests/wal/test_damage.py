@@ -273,14 +273,16 @@ def test_directories_in_the_place_of_files_are_moved_aside(tmp_path):
     """W1."""
     with WAL.open(tmp_path) as wal:
         wal.append(b"x")
-    for name in ("checkpoint", "journal"):
+    for name in ("checkpoint", "journal", "format", "checkpoint.tmp", f"{99:016x}.seg"):
         (tmp_path / name).unlink(missing_ok=True)
         (tmp_path / name / "inside").mkdir(parents=True)
+    (tmp_path / "quarantine").write_text("a file")
     with WAL.open(tmp_path) as wal:
         assert wal.oldest().data == b"x"
         wal.append(b"y")
     with WAL.open(tmp_path) as wal:
         assert list(read_all(wal).values()) == [b"x", b"y"]
+        assert wal.quarantine(wal.oldest().id)
         assert wal.recovery.checkpoint_believed
     assert (tmp_path / "checkpoint.aside-0" / "inside").is_dir()
 

@@ -352,6 +352,28 @@ def test_threads_share_syncs(tmp_path):
     assert wal.stats().batches == 9
 
 
+def test_stats_never_wait_for_the_disk(tmp_path):
+    """W23: an event loop may ask."""
+    with WAL.open(tmp_path) as wal:
+        wal.append(b"x")
+        with wal._lock:  # as while a sync takes its time
+            assert wal.stats().batches == 1
+
+
+def test_what_is_dropped_is_logged_once_a_minute_and_all_of_it(caplog):
+    """W29."""
+    clock = Clock()
+    wal = WAL.open("simulated", storage=SimulatedDisk().storage(), clock=clock, max_age_seconds=10)
+    for _ in range(60):
+        wal.append(b"x")
+        clock.pass_time(10)
+        wal.oldest()
+    wal.close()
+    reports = [record.dropped["age"] for record in caplog.records]
+    assert 10 <= len(reports) <= 12
+    assert sum(reports) == wal._keeper.dropped["age"] > 50
+
+
 @pytest.mark.parametrize("setting", ["max_bytes", "max_age_seconds", "segment_bytes"])
 def test_limits_must_be_above_zero(tmp_path, setting):
     with pytest.raises(ValueError, match=f"{setting} is 0; it must be above 0"):

@@ -30,6 +30,7 @@ from ahwal.wal._writer import SegmentWriter
 _JOURNAL_BYTES_MAX = 64 * 1024
 # From so many acknowledgements on, a checkpoint is cheaper than the lines.
 _ACK_LINES_MAX = 256
+_REPORT_EVERY_MS = 60_000
 
 
 class Keeper:
@@ -65,6 +66,8 @@ class Keeper:
         self._pending = False
         self._correct = True
         self._warned = False
+        self._reported: Counter[str] = Counter()
+        self._next_report_ms = 0
         self.dropped: Counter[str] = Counter()
 
     @property
@@ -113,7 +116,6 @@ class Keeper:
 
     def enforce(self) -> None:
         """Give up what is over the limits, age first, then size; then tidy."""
-        before = self.dropped.copy()
         self.expire()
         excess = self._limits.excess_bytes(self.used_bytes)
         if excess > 0:
@@ -123,12 +125,12 @@ class Keeper:
                     self.dropped[DropReason.SIZE] += 1
                 self._pending = True
         self.tidy()
-        self._log_drops(before)
+        self.report_drops()
 
-    def expire(self) -> bool:
+    def expire(self) -> None:
         """Give up what is too old, from the oldest to the first that is not."""
         if self._limits.max_age_seconds is None:
-            return False
+            return
         oldest_ms = self._clock.unix_ms() - self._limits.max_age_seconds * 1000
         expired: list[int] = []
         while (spot := self._index.first()) is not None and spot.unix_ms < oldest_ms:
@@ -136,7 +138,22 @@ class Keeper:
             expired.append(spot.id)
         self.dropped[DropReason.AGE] += len(expired)
         self.acknowledge(expired)
-        return bool(expired)
+        self.report_drops()
+
+    def report_drops(self, *, at_once: bool = False) -> None:
+        """Log what age and size cost since the last time, at most once a minute."""
+        limited = (DropReason.AGE, DropReason.SIZE)
+        new = {r: self.dropped[r] - self._reported[r] for r in limited}
+        new = {reason: count for reason, count in new.items() if count}
+        now_ms = self._clock.unix_ms()
+        if not new or not (at_once or now_ms >= self._next_report_ms):
+            return
+        self._next_report_ms = now_ms + _REPORT_EVERY_MS
+        self._reported.update(new)
+        self._logger.warning(
+            "the WAL gave up its oldest batches",
+            extra={"dropped": new, "batches_left": self._index.live},
+        )
 
     def tidy(self) -> None:
         """Take away what is finished, when there is something."""
@@ -150,7 +167,10 @@ class Keeper:
 
     def settle(self) -> None:
         """Bring the disk to what the index says, as far as it lets us."""
-        self._pending = not self._attempt(self._save)
+        saved = self._attempt(self._save)
+        self._pending = not saved
+        if saved:
+            self._warned = False
         self._unlink_finished()
 
     def _save(self) -> None:
@@ -215,13 +235,4 @@ class Keeper:
                     extra={"error": str(error)},
                 )
             return False
-        self._warned = False
         return True
-
-    def _log_drops(self, before: Counter[str]) -> None:
-        gone = self.dropped - before
-        if gone:
-            self._logger.warning(
-                "the WAL gave up its oldest batches",
-                extra={"dropped": dict(gone), "batches_left": self._index.live},
-            )

@@ -90,7 +90,11 @@ def check_format(storage: Storage) -> bool:
         WALFormatError: It is one this version does not know.
         OSError: The file cannot be read.
     """
-    content = read_whole(storage, FORMAT_NAME, _FORMAT_BYTES_MAX)
+    try:
+        content = read_whole(storage, FORMAT_NAME, _FORMAT_BYTES_MAX)
+    except IsADirectoryError:
+        # Says nothing, and is moved out of the way later.
+        content = None
     text = (content or b"").strip(b"\x00 \t\r\n")
     if text not in {b"", FORMAT}:
         found = text.decode("ascii", "replace")

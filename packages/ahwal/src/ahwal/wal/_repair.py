@@ -3,7 +3,7 @@
 from logging import Logger
 
 from ahwal.wal import _checkpoint, _journal
-from ahwal.wal._quarantine import Quarantine
+from ahwal.wal._quarantine import FOLDER, Quarantine
 from ahwal.wal._recovery import FORMAT, FORMAT_NAME
 from ahwal.wal._scan import is_zeros
 from ahwal.wal._segment import Segment
@@ -19,16 +19,19 @@ def prepare_directory(storage: Storage, logger: Logger, *, has_format: bool) -> 
         OSError: The directory cannot be written; an append would fail too.
     """
     names = set(storage.list())
-    for name in _REPLACED:
-        if name + ".tmp" in names:
-            storage.unlink(name + ".tmp")
-        if name in names and storage.size(name) is None:
+    for name in (FOLDER, *_REPLACED, *(f"{name}.tmp" for name in _REPLACED)):
+        if name not in names:
+            continue
+        is_file = storage.size(name) is not None
+        if is_file and name.endswith(".tmp"):
+            storage.unlink(name)
+        elif is_file == (name == FOLDER):
             aside = next(
                 other for n in range(len(names) + 1) if (other := f"{name}.aside-{n}") not in names
             )
             storage.rename(name, aside)
             logger.warning(
-                "something that is no file stood in the place of a file of the WAL",
+                "something stood in the place of a file of the WAL and was moved aside",
                 extra={"file": name, "moved_to": aside},
             )
     if not has_format:

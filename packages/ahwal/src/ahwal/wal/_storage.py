@@ -9,6 +9,7 @@ folder may show the old name, the new one or neither.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -258,6 +259,10 @@ class PosixStorage:
         descriptor = os.open(self._path / folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            # Some file systems cannot sync a directory and keep names safe in their own way.
+            if error.errno != errno.EINVAL:
+                raise
         finally:
             os.close(descriptor)
 

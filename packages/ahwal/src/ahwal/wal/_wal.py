@@ -158,8 +158,7 @@ class WAL:
         """
         with self._lock:
             self._check_usable()
-            if self._keeper.expire():
-                self._keeper.enforce()
+            self._keeper.expire()
             found = self._reader.first(self._index, max_entries, max_bytes)
             if found.damaged:
                 self._give_up_damaged(found.damaged)
@@ -303,6 +302,7 @@ class WAL:
                 return
             self._closed = True
             self._keeper.settle()
+            self._keeper.report_drops(at_once=True)
             self._parts.writer.close()
             self._reader.close()
             self._parts.journal.close()
