@@ -7,19 +7,13 @@ from typing import Protocol
 
 import anyio
 
+from ahwire import Clock
+
 __all__ = ["AsyncClock", "SystemClock"]
 
 
-class AsyncClock(Protocol):
+class AsyncClock(Clock, Protocol):
     """An `ahwire.Clock` that can also wait."""
-
-    def time(self) -> float:
-        """Return the wall clock in Unix seconds; it may step in both directions."""
-        ...
-
-    def monotonic(self) -> float:
-        """Return seconds that never go back; only differences mean something."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Wait for `seconds` of monotonic time; cancellable, returns at once when not positive."""
