@@ -24,26 +24,22 @@ from ahwal import transport
 from ahwal._version import package_version
 from ahwal.agent import _remote
 from ahwal.agent._collect import Collect, Collector, CollectorSet, to_collectors
+from ahwal.agent._collecting import CollectLoop
 from ahwal.agent._config import AgentConfig
 from ahwal.agent._credentials import CredentialStore
 from ahwal.agent._delivery import DeliveryLoop
 from ahwal.agent._disk import Disk, OpenQueue, open_wal
 from ahwal.agent._enrol import make_client
 from ahwal.agent._machine import machine_id
-from ahwal.agent._own import ProcessFigures, own_samples
-from ahwal.agent._schedule import Schedule
 from ahwal.agent._status import AgentState, AgentStatus
-from ahwal.agent._waiting import wait_for
 from ahwal.clock import AsyncClock, SystemClock
 from ahwal.errors import AgentRevokedError, AhwalError, ConfigError
 from ahwal.queue import Queue
-from ahwal.sender import Appended, DeliveryState, Sender, SenderStatus
-from ahwire import Rng, agent_pb2, now_ms, phase_offset
+from ahwal.sender import Appended, Sender, SenderStatus
+from ahwire import Rng, agent_pb2
 
-COLLECTOR_TIMEOUT_SECONDS = 10.0
 CLOSE_TIMEOUT_SECONDS = 3.0
 MEMORY_QUEUE_SHARE = 4
-MEMORY_WARNING_EVERY_SECONDS = 3600.0
 
 
 class Agent:
@@ -103,19 +99,15 @@ class Agent:
             clock=self._clock,
             logger=self._log,
         )
-        self._figures = ProcessFigures()
         self._effective = _remote.local(config)
         self._remote = agent_pb2.AgentConfig()
         self._state = AgentState.NEW
         self._error = ""
         self._failure: AhwalError | None = None
         self._started_at: float | None = None
-        self._cycles = 0
-        self._cycle_seconds = 0.0
-        self._memory_warned_at: float | None = None
+        self._collecting: CollectLoop | None = None
         self._sender: Sender | None = None
         self._last_status: SenderStatus | None = None
-        self._changed: anyio.Event | None = None
         self._stop_wanted = threading.Event()
         self._stop_event: anyio.Event | None = None
         self._portal: BlockingPortal | None = None
@@ -173,7 +165,7 @@ class Agent:
             version=package_version(),
             interval_seconds=self._effective.interval_seconds,
             uptime_seconds=0.0 if started is None else self._clock.monotonic() - started,
-            cycles=self._cycles,
+            cycles=0 if self._collecting is None else self._collecting.cycles,
             sender=sender,
         )
 
@@ -204,7 +196,7 @@ class Agent:
         if self._started_at is not None:
             raise RuntimeError("this agent was started before; make a new one")
         self._started_at = self._clock.monotonic()
-        self._stop_event, self._changed = anyio.Event(), anyio.Event()
+        self._stop_event = anyio.Event()
         self._loop_thread = threading.get_ident()
         try:
             async with BlockingPortal() as portal:
@@ -245,6 +237,7 @@ class Agent:
         queue = await self._disk.open()
         sender = self._sender = self._make_sender(queue)
         delivery = self._delivery = self._make_delivery(sender)
+        collecting = self._collecting = self._make_collecting(sender, delivery)
         self._state = AgentState.RUNNING
         self._log.info(
             "agent %s sends to %s", self._credentials.agent_id, self._client.collector_url
@@ -263,7 +256,7 @@ class Agent:
                 async with anyio.create_task_group() as work:
                     if queue is None:
                         work.start_soon(self._disk.run, sender)
-                    work.start_soon(self._collect_loop, sender, delivery)
+                    work.start_soon(collecting.run)
                     await self._stop_event.wait()
                     work.cancel_scope.cancel()
             finally:
@@ -284,65 +277,6 @@ class Agent:
         self._log.error("identity_mismatch: %s", self._error)
         return False
 
-    async def _collect_loop(self, sender: Sender, delivery: DeliveryLoop) -> None:
-        assert self._changed is not None
-        interval = self._effective.interval_seconds
-        start = self._clock.monotonic()
-        schedule = Schedule(
-            due=start + phase_offset(self._credentials.agent_id, interval),
-            interval_seconds=interval,
-        )
-        await self._collectors.prime()
-        while True:
-            pause = schedule.due - self._clock.monotonic()
-            if pause > 0 and await wait_for(self._clock, self._changed, pause):
-                self._changed = anyio.Event()
-                schedule = schedule.with_interval(
-                    self._effective.interval_seconds, self._clock.monotonic()
-                )
-                continue
-            try:
-                await self._cycle(sender)
-            except Exception:  # noqa: BLE001 - see below
-                # The one supervisor of this loop: one failed cycle must not end collecting for the
-                # life of the host program.
-                self._log.exception("a collection cycle failed")
-            delivery.wake()
-            schedule = schedule.following(self._clock.monotonic())
-
-    async def _cycle(self, sender: Sender) -> None:
-        if sender.state is DeliveryState.AGENT_REVOKED:
-            return
-        started = self._clock.monotonic()
-        collected_at_ms = now_ms(self._clock)
-        samples = await self._collectors.collect(
-            disabled=self._effective.disabled_collectors,
-            timeout_seconds=min(COLLECTOR_TIMEOUT_SECONDS, self._effective.interval_seconds),
-        )
-        samples += own_samples(sender.status(), cycle_seconds=self._cycle_seconds)
-        rss_bytes = self._figures.rss_bytes()
-        self._watch_memory(sender, rss_bytes)
-        await sender.enqueue(
-            samples,
-            collected_at_ms=collected_at_ms,
-            cpu_percent=self._figures.cpu_percent(),
-            rss_bytes=rss_bytes,
-        )
-        self._cycles += 1
-        self._cycle_seconds = self._clock.monotonic() - started
-
-    def _watch_memory(self, sender: Sender, rss_bytes: int) -> None:
-        over = rss_bytes > self._config.memory_limit_bytes
-        sender.save_memory(over)
-        now = self._clock.monotonic()
-        warned = self._memory_warned_at
-        if over and (warned is None or now - warned >= MEMORY_WARNING_EVERY_SECONDS):
-            self._memory_warned_at = now
-            self._log.warning(
-                "the process takes %d MiB, over limits.memory_limit; buffers are made smaller",
-                rss_bytes >> 20,
-            )
-
     def _apply(self, remote: agent_pb2.AgentConfig) -> None:
         self._remote = remote
         if self._config.allow_remote_config:
@@ -356,8 +290,8 @@ class Agent:
             self._sender.set_max_point_age(self._effective.max_point_age_seconds)
             self._sender.catch_up_batches = self._effective.catch_up_batches
             self._sender.labels = dict(self._effective.labels)
-        if self._changed is not None:
-            self._changed.set()
+        if self._collecting is not None:
+            self._collecting.apply(self._effective)
 
     def _take_remote(self, remote: agent_pb2.AgentConfig) -> None:
         self._apply(remote)
@@ -392,6 +326,18 @@ class Agent:
             on_appended=self._on_appended,
             on_config_etag=lambda etag: self._tell(lambda delivery: delivery.config_changed(etag)),
             on_renew_token=lambda: self._tell(lambda delivery: delivery.renewal_wanted()),
+        )
+
+    def _make_collecting(self, sender: Sender, delivery: DeliveryLoop) -> CollectLoop:
+        return CollectLoop(
+            sender=sender,
+            collectors=self._collectors,
+            clock=self._clock,
+            agent_id=self._credentials.agent_id,
+            effective=self._effective,
+            memory_limit_bytes=self._config.memory_limit_bytes,
+            on_enqueued=delivery.wake,
+            logger=self._log,
         )
 
     def _make_delivery(self, sender: Sender) -> DeliveryLoop:

@@ -50,6 +50,7 @@ class Request:
 class _Candidate:
     key: Key
     batch: MetricsBatch
+    points: int
     too_old: int
 
 
@@ -145,28 +146,45 @@ class Planner:
     def _candidates(self) -> list[_Candidate]:
         """Read the head of the backlog; whatever cannot be sent at all is taken out on the way."""
         for durable in (True, False):
-            while True:
-                with self._backlog.lock:
-                    held = self._backlog.read(
-                        durable=durable,
-                        entries_max=READ_ENTRIES_MAX,
-                        bytes_max=self.read_bytes_max,
-                    )
-                    if held is None:
-                        break
-                    parsed = [(h.key, _parse(h)) for h in held]
-                    self._books.seen(
-                        durable=durable,
-                        batches=[(k.id, count_points(b) if b else 0) for k, b in parsed],
-                    )
-                if not parsed:
-                    break
-                candidates = [c for key, batch in parsed if (c := self._candidate(key, batch))]
+            while parsed := self._read(durable=durable):
+                last = parsed[-1][0]
+                candidates = [
+                    candidate
+                    for key, batch, points in parsed
+                    if (candidate := self._candidate(key, batch, points, is_last=key == last))
+                ]
                 if candidates:
                     return candidates
         return []
 
-    def _candidate(self, key: Key, batch: MetricsBatch | None) -> _Candidate | None:
+    def _read(self, *, durable: bool) -> list[tuple[Key, MetricsBatch | None, int]]:
+        """Read and parse no more of one queue's head than one request can hold."""
+        with self._backlog.lock:
+            held = self._backlog.read(
+                durable=durable,
+                entries_max=max(2, self.group_max),
+                bytes_max=self.read_bytes_max,
+            )
+            if held is None:
+                return []
+            parsed: list[tuple[Key, MetricsBatch | None, int]] = []
+            total = 0
+            for entry in held:
+                batch = _parse(entry)
+                points = 0 if batch is None else count_points(batch)
+                parsed.append((entry.key, batch, points))
+                total += points
+                # Two at least, so that a suspect can be compared with its successor.
+                if total > limits.MAX_POINTS_PER_BATCH and len(parsed) > 1:
+                    break
+            self._books.seen(
+                durable=durable, batches=[(key.id, points) for key, _, points in parsed]
+            )
+            return parsed
+
+    def _candidate(
+        self, key: Key, batch: MetricsBatch | None, points: int, *, is_last: bool
+    ) -> _Candidate | None:
         if batch is None:
             self._log.error(
                 "a batch in the queue cannot be decoded, dropping it", extra={"id": key.id}
@@ -179,7 +197,8 @@ class Planner:
             now_ms=self._server_time.now_ms(),
             max_age_seconds=self.max_point_age_seconds,
         )
-        if too_old and not fresh.series:
+        # The last one is sent even without points: where a clock is wrong, it is the heartbeat.
+        if too_old and not fresh.series and not is_last:
             self._log.warning(
                 "a batch is older than the collector's window, dropping it",
                 extra={"seq": batch.seq, "points": too_old},
@@ -187,7 +206,7 @@ class Planner:
             with self._backlog.lock:
                 self._books.drop(self._backlog.remove(key), DropReason.TOO_OLD)
             return None
-        return _Candidate(key=key, batch=fresh, too_old=too_old)
+        return _Candidate(key=key, batch=fresh, points=points - too_old, too_old=too_old)
 
     def _choose(self, candidates: list[_Candidate]) -> tuple[list[_Candidate], Key | None]:
         head = candidates[0]
@@ -198,7 +217,7 @@ class Planner:
         group: list[_Candidate] = []
         points = plain_bytes = 0
         for candidate in candidates[: max(1, self.group_max)]:
-            points += count_points(candidate.batch)
+            points += candidate.points
             plain_bytes += candidate.batch.ByteSize()
             over = points > limits.MAX_POINTS_PER_BATCH or plain_bytes > self.read_bytes_max
             if over and group:
@@ -210,7 +229,7 @@ class Planner:
         """Build the request, smaller when need be; None when the queue had to be changed first."""
         while True:
             batch = self._joined(group)
-            points = count_points(batch)
+            points = sum(candidate.points for candidate in group)
             body = compress(batch.SerializeToString(), self.coding)
             fits, hard = self._fits(batch, points, len(body))
             # One point cannot be made smaller, so a limit that was only learned does not cost it.

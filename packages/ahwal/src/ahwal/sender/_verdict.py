@@ -190,6 +190,8 @@ class Verdicts:
             self._planner.group_max = max(1, len(request.keys) // 2)
             return
         self._suspicion.clear()
+        # Else the halves would be merged again, and refused again.
+        self._planner.group_max = 1
         if self._planner.split(request.keys[0], request.batch):
             return
         if reply.code is None:

@@ -40,6 +40,7 @@ class RecordedRequest:
         headers: Names in lower case.
         body: As sent, still compressed.
         at: Monotonic seconds of its arrival.
+        received_at: The collector's wall clock then, Unix seconds.
     """
 
     method: str
@@ -47,6 +48,7 @@ class RecordedRequest:
     headers: Mapping[str, str]
     body: bytes
     at: float
+    received_at: float
 
     @property
     def plain(self) -> bytes:
@@ -93,7 +95,7 @@ def acknowledge(**fields: object) -> Callable[[RecordedRequest], ScriptedAnswer]
     def answer(request: RecordedRequest) -> ScriptedAnswer:
         batch = request.batch
         ack = MetricsAck(
-            server_time_ms=round(time.time() * 1000),
+            server_time_ms=round(request.received_at * 1000),
             ack_seq=batch.seq,
             accepted_points=count_points(batch),
         )
@@ -140,9 +142,17 @@ class ScriptedCollector:
     Args:
         tls: Serve HTTPS with this context.
         port: 0 takes a free one.
+        wall_clock: The collector's clock, Unix seconds.
     """
 
-    def __init__(self, *, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        tls: ssl.SSLContext | None = None,
+        port: int = 0,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.wall_clock = wall_clock
         self._lock = threading.Lock()
         self._once: dict[str, deque[Script]] = {}
         self._always: dict[str, Script] = {}
@@ -289,6 +299,7 @@ class _Handler(BaseHTTPRequestHandler):
                 headers={name.lower(): value for name, value in self.headers.items()},
                 body=body,
                 at=time.monotonic(),
+                received_at=self.owner.wall_clock(),
             )
         )
         if answer.delay_seconds:
