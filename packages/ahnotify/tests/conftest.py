@@ -112,14 +112,18 @@ def sink():
     return Sink()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+@pytest.fixture
+def free_port():
+    def find() -> int:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return probe.getsockname()[1]
+
+    return find
 
 
 @pytest.fixture
-def smtp_port(sink):
+def smtp_port(sink, free_port):
     controller = Controller(sink, hostname="127.0.0.1", port=free_port())
     controller.start()
     yield controller.port

@@ -80,7 +80,8 @@ class Matching:
         """
         self._broker = broker
         self._rules = rules
-        self._limiter: Limiter = limiter or TokenBucketLimiter()
+        # Not `or`: a limiter that has no keys yet is empty, and so it is false.
+        self._limiter: Limiter = TokenBucketLimiter() if limiter is None else limiter
         self._clock: AsyncClock = clock or SystemClock()
         self._prefetch_items = prefetch_items
         self._consumers = consumers

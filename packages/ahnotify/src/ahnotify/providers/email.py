@@ -12,6 +12,7 @@ without `=?` or one encoded word sequence over the whole value.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import ssl
 from datetime import UTC, datetime
@@ -115,8 +116,7 @@ class EmailProvider:
             answer = await self._data(client, mail.as_bytes(), message_id)
             await self._quit(client)
         finally:
-            # Never left to the garbage collector, however the dialogue ended.
-            client.close()
+            await self._hang_up(client)
         return ProviderResult(provider_message_id=message_id, answer=answer)
 
     @staticmethod
@@ -191,6 +191,21 @@ class EmailProvider:
                 reference=message_id,
             ) from error
         return f"{response.code} {response.message}"[:_ANSWER_CHARS_MAX]
+
+    @staticmethod
+    async def _hang_up(client: aiosmtplib.SMTP) -> None:
+        """Close the connection now, however the dialogue ended.
+
+        A TLS connection that is only closed waits for the server's good-bye, up to half a minute,
+        and keeps its socket meanwhile.
+        """
+        transport = client.transport
+        client.close()
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.abort()
+        # The event loop closes the socket in its next turns.
+        for _ in range(2):
+            await anyio.lowlevel.cancel_shielded_checkpoint()
 
     @staticmethod
     async def _quit(client: aiosmtplib.SMTP) -> None:

@@ -59,8 +59,11 @@ class DeadLetterRecorder:
             message = None
         tenant_id = message.tenant_id if message else _incident_tenant(delivery.body)
         now = utc_now(self._clock)
-        if message is not None and await self._results.status(message) != "failed":
-            await self._results.fail(message, code="dead_letter", reason=reason, now=now)
+        attempts = 0
+        if message is not None:
+            status, attempts = await self._results.recorded(message) or ("", 0)
+            if status != "failed":
+                await self._results.fail(message, code="dead_letter", reason=reason, now=now)
         row = {
             "tenant_id": tenant_id,
             "letter_id": name_id(tenant_id, "letter", source, delivery.message_id),
@@ -68,7 +71,7 @@ class DeadLetterRecorder:
             "message_id": delivery.message_id,
             "reason": reason,
             "message": delivery.body,
-            "attempts": message.retry.attempt if message and message.retry else 0,
+            "attempts": attempts,
             "created_at": now,
         }
         async with self._database.write() as connection:

@@ -80,15 +80,16 @@ class ResultStore:
             }
             await _write(connection, message, values, now)
 
-    async def status(self, message: NotificationMessage) -> str | None:
-        """The recorded status, None before the first record."""
+    async def recorded(self, message: NotificationMessage) -> tuple[str, int] | None:
+        """The recorded status and attempts, None before the first record."""
         r = t.delivery_results
-        query = sa.select(r.c.status).where(
+        query = sa.select(r.c.status, r.c.attempt).where(
             r.c.tenant_id == message.tenant_id,
             r.c.delivery_message_id == _result_id(message),
         )
         async with self._database.read() as connection:
-            return (await connection.execute(query)).scalar_one_or_none()
+            row = (await connection.execute(query)).one_or_none()
+        return None if row is None else (row.status, row.attempt)
 
 
 def _result_id(message: NotificationMessage) -> str:

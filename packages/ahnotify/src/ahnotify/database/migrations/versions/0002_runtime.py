@@ -1,4 +1,4 @@
-"""The tables that the zones write: decisions, digests, deliveries, incidents, jobs."""
+"""The tables that the zones write: decisions, digests, deliveries, dead letters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ branch_labels = None
 depends_on = None
 
 _TABLES = (
-    "broker_jobs",
     "dead_letters",
     "delivery_attempts",
     "delivery_results",
@@ -22,13 +21,11 @@ _TABLES = (
     "digest_groups",
     "notification_batches",
     "notification_decisions",
-    "security_incidents",
 )
 
 
 def upgrade() -> None:
     """Make every table, those that others point to first."""
-    _create_broker_jobs()
     _create_dead_letters()
     _create_delivery_attempts()
     _create_delivery_results()
@@ -37,33 +34,12 @@ def upgrade() -> None:
     _create_digest_groups()
     _create_notification_batches()
     _create_notification_decisions()
-    _create_security_incidents()
 
 
 def downgrade() -> None:
     """Drop every table and its indexes."""
     for table in reversed(_TABLES):
         op.drop_table(table)
-
-
-def _create_broker_jobs() -> None:
-    op.create_table(
-        "broker_jobs",
-        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("tenant_id", sa.Text(), nullable=False),
-        sa.Column("queue", sa.Text(), nullable=False),
-        sa.Column("message_id", sa.Text(), nullable=False),
-        sa.Column("body", sa.LargeBinary(), nullable=False),
-        sa.Column("headers", sa.JSON(), nullable=False),
-        sa.Column("visible_at", UtcDateTime(), nullable=False),
-        sa.Column("receipt", sa.Text(), nullable=True),
-        sa.Column("delivery_count", sa.Integer(), nullable=False),
-        sa.Column("published_at", UtcDateTime(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_broker_jobs")),
-    )
-    op.create_index(
-        "ix_broker_jobs_ready", "broker_jobs", ["queue", "visible_at", "id"], unique=False
-    )
 
 
 def _create_dead_letters() -> None:
@@ -383,20 +359,4 @@ def _create_notification_decisions() -> None:
         unique=False,
         sqlite_where=sa.text("mode = 'instant' AND published_at IS NULL"),
         postgresql_where=sa.text("mode = 'instant' AND published_at IS NULL"),
-    )
-
-
-def _create_security_incidents() -> None:
-    op.create_table(
-        "security_incidents",
-        sa.Column("tenant_id", sa.Text(), nullable=False),
-        sa.Column("event_id", sa.Text(), nullable=False),
-        sa.Column("occurred_at", UtcDateTime(), nullable=False),
-        sa.Column("severity", sa.Text(), nullable=False),
-        sa.Column("event_type", sa.Text(), nullable=False),
-        sa.Column("ip_address", sa.Text(), nullable=True),
-        sa.Column("host", sa.Text(), nullable=True),
-        sa.Column("payload", sa.JSON(), nullable=False),
-        sa.Column("created_at", UtcDateTime(), nullable=False),
-        sa.PrimaryKeyConstraint("tenant_id", "event_id", name=op.f("pk_security_incidents")),
     )
