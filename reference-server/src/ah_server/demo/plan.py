@@ -75,7 +75,7 @@ def this_server() -> str:
 
 
 def free_address(port: int) -> Address:
-    """The loopback address with this port, or with a free one when the port is taken."""
+    """The loopback address with this port, or with port 0 (any free one) when it is taken."""
     wanted = Address("127.0.0.1", port)
     try:
         bind(wanted, "demo").close()

@@ -84,12 +84,14 @@ async def assembled(
             refresh_seconds=settings.console.refresh_seconds,
         )
         yield Assembly(
-            parts=(
-                *hub_parts,
-                *notify_parts,
-                *bridge_parts,
-                *collector_parts,
-                web("console", console, doors.console),
+            parts=seams.parts(
+                (
+                    *hub_parts,
+                    *notify_parts,
+                    *bridge_parts,
+                    *collector_parts,
+                    web("console", console, doors.console),
+                )
             ),
             addresses={
                 name: bound_address(door)

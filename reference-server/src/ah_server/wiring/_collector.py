@@ -49,7 +49,7 @@ async def collector_side(
         down_min_seconds=alerting.down_min_seconds,
         default_interval_seconds=alerting.agent_interval_seconds,
     )
-    files = await FileOutbox.open(
+    outbox = await FileOutbox.open(
         state_dir / "outbox",
         now=clock.time(),
         bounds=OutboxBounds(
@@ -57,8 +57,7 @@ async def collector_side(
             dead_retention_seconds=settings.outbox.dead_retention_days * 86_400,
         ),
     )
-    stack.push_async_callback(files.close)
-    outbox = seams.outbox(files)
+    stack.push_async_callback(outbox.close)
     store = MemoryStore(
         clock=clock,
         retention_seconds=settings.store.retention_hours * 3600,

@@ -9,10 +9,10 @@ from pathlib import Path
 import attrs
 from starlette.types import ASGIApp
 
+from ah_server.parts import Part
 from ah_server.settings import Address, ServerSettings
 from ah_server.web_server import WebServer, bind
 from ahcollector.clock import AsyncClock, SystemClock
-from ahcollector.outbox import Outbox
 
 
 @attrs.frozen(kw_only=True)
@@ -32,7 +32,7 @@ class Seams:
 
     clock: AsyncClock = attrs.field(factory=SystemClock)
     rng: random.Random = attrs.field(factory=random.SystemRandom)
-    outbox: Callable[[Outbox], Outbox] = attrs.field(default=lambda outbox: outbox)
+    parts: Callable[[tuple[Part, ...]], tuple[Part, ...]] = attrs.field(default=lambda parts: parts)
 
 
 def bind_all(settings: ServerSettings, stack: AsyncExitStack) -> Doors:
