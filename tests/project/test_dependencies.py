@@ -111,7 +111,9 @@ def test_whatever_is_imported_is_declared(name, folder):
             candidates = {"protobuf", "googleapis-common-protos"}
         else:
             candidates = {canonicalize_name(owner) for owner in owners.get(top, [top])}
-        if not candidates & declared:
+        # Whoever runs a contract suite of ours has the runner.
+        suite = top == "pytest" and "/testing/" in place
+        if not candidates & declared and not suite:
             undeclared.add(f"{place}: {module} of {' or '.join(sorted(candidates))}")
     assert not undeclared
 
