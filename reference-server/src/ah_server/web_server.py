@@ -55,6 +55,10 @@ def bound_address(listener: socket.socket) -> Address:
     return Address(host, port)
 
 
+Application = ASGIApp
+"""An ASGI application, as the libraries hand them over."""
+
+
 class _QuietServer(uvicorn.Server):
     """A uvicorn server that leaves signals to its program and tells when it is up."""
 

@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
-from ah_server.admin_client import AdminClient
 from ah_server.cli._printing import add_json_option, print_mapping, print_rows
+from ah_server.http_client import DoorClient
 from ah_server.settings import ServerSettings
 from ah_server.state_directory import stored_secret
 
@@ -32,14 +32,19 @@ def add_commands(commands: Any, with_settings: argparse.ArgumentParser) -> None:
     listing.set_defaults(command=_presence_list)
 
 
-def _client(settings: ServerSettings) -> AdminClient:
+def _client(settings: ServerSettings) -> DoorClient:
     token = settings.admin.token or stored_secret(settings.state_dir, "admin.token")
-    return AdminClient(base_url=f"http://{settings.admin.listen.netloc}", token=token)
+    return DoorClient(
+        name="admin API",
+        base_url=f"http://{settings.admin.listen.netloc}",
+        token=token,
+        hint="; is the server running, and is admin.listen the same as its own?",
+    )
 
 
 async def _outbox_stats(options: argparse.Namespace) -> int:
     async with _client(options.settings) as client:
-        print_mapping(await client.get("/admin/v1/outbox"), as_json=options.json)
+        print_mapping(await client.get_json("/admin/v1/outbox"), as_json=options.json)
     return 0
 
 
@@ -48,7 +53,7 @@ async def _presence_list(options: argparse.Namespace) -> int:
     async with _client(options.settings) as client:
         after: str | None = ""
         while after is not None:
-            page = await client.get("/admin/v1/presence", after=after)
+            page = await client.get_json("/admin/v1/presence", after=after)
             rows += page["agents"]
             after = page["next_after"]
     print_rows(

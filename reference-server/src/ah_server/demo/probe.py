@@ -3,14 +3,15 @@
 import json
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 import anyio
 import attrs
-import httpx
 
 from ah_server.demo.ledger import Promised, SeriesKey, join_counts
 from ah_server.errors import CheckFailedError
+from ah_server.http_client import DoorClient
 from ah_server.wiring import Assembly
 from ahwire import Event
 
@@ -28,39 +29,45 @@ class Series:
 
 
 class Probe:
-    """A client of the server's HTTP doors; `aclose` ends it."""
+    """A client of the server's HTTP doors; used with `async with`."""
 
     def __init__(self, assembly: Assembly) -> None:
-        self._addresses = assembly.addresses
-        self._admin = {"Authorization": f"Bearer {assembly.admin_token.reveal()}"}
-        self._hub = {"Authorization": f"Bearer {assembly.hub_token.reveal()}"}
-        self._http = httpx.AsyncClient(timeout=10.0, trust_env=False)
+        self._urls = {name: f"http://{at.netloc}" for name, at in assembly.addresses.items()}
+        tokens = {"admin": assembly.admin_token, "hub": assembly.hub_token}
+        self._doors = {
+            name: DoorClient(name=name, base_url=url, token=tokens.get(name))
+            for name, url in self._urls.items()
+        }
 
-    async def aclose(self) -> None:
-        """Closes its connections."""
-        await self._http.aclose()
+    async def __aenter__(self) -> Self:
+        for door in self._doors.values():
+            await door.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for door in self._doors.values():
+            await door.__aexit__(kind, error, trace)
 
     def url(self, door: str, path: str = "") -> str:
         """The address of a door."""
-        return f"http://{self._addresses[door].netloc}{path}"
+        return self._urls[door] + path
 
     async def events(self) -> list[Event]:
         """All events at the hub, in its order."""
-        answer = await self._http.get(self.url("hub", "/admin/api/events"), headers=self._hub)
-        answer.raise_for_status()
-        return [
-            Event.from_json(json.dumps(line["event"]).encode()) for line in answer.json()["events"]
-        ]
+        answer = await self._doors["hub"].get_json("/admin/api/events")
+        return [Event.from_json(json.dumps(line["event"]).encode()) for line in answer["events"]]
 
     async def series(self, company_id: str, metric: str, **query: Any) -> list[Series]:
         """A range query at the admin API."""
-        answer = await self._http.get(
-            self.url("admin", f"/admin/v1/companies/{company_id}/series/range"),
-            params={"metric": metric, **query},
-            headers=self._admin,
+        answer = await self._doors["admin"].get_json(
+            f"/admin/v1/companies/{company_id}/series/range", metric=metric, **query
         )
-        answer.raise_for_status()
-        return [_series(one) for one in answer.json()["series"]]
+        return [_series(one) for one in answer["series"]]
 
     async def stored(
         self, company_id: str, server_id: str, promised: Promised
@@ -82,9 +89,7 @@ class Probe:
 
     async def page(self, path: str) -> str:
         """A page of the console."""
-        answer = await self._http.get(self.url("console", path))
-        answer.raise_for_status()
-        return answer.text
+        return await self._doors["console"].get_text(path)
 
 
 def _series(answer: Any) -> Series:

@@ -71,7 +71,7 @@ async def stage(
             )
             group = await stack.enter_async_context(anyio.create_task_group())
             await group.start(supervisor.run)
-            probe = Probe(assembly)
+            probe = await stack.enter_async_context(Probe(assembly))
             try:
                 voice.step(f"server is up: {len(assembly.parts)} parts in one process")
                 for name, address in sorted(assembly.addresses.items()):
@@ -93,7 +93,6 @@ async def stage(
                         voice.step(
                             "agent did not stop in time and was killed; its WAL keeps the rest"
                         )
-                    await probe.aclose()
                     supervisor.request_stop()
 
 

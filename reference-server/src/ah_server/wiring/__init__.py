@@ -1,7 +1,7 @@
 """The whole system, composed from settings: begin reading at `assembled`."""
 
 from ah_server.wiring._assembly import Assembly, assembled
-from ah_server.wiring._collector import CollectorSide
+from ah_server.wiring._door import CollectorSide
 from ah_server.wiring._hub import HubSide
 from ah_server.wiring._notify import NotifySide
 from ah_server.wiring._seams import Seams

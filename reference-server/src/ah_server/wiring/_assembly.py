@@ -20,7 +20,8 @@ from ah_server.parts import Part
 from ah_server.settings import Address, Secret, ServerSettings
 from ah_server.state_directory import StateDirectory
 from ah_server.web_server import bound_address
-from ah_server.wiring._collector import CollectorSide, collector_side
+from ah_server.wiring._collector import collector_side
+from ah_server.wiring._door import CollectorSide
 from ah_server.wiring._hub import HubSide, bridge_part, hub_side
 from ah_server.wiring._notify import NotifySide, notify_side
 from ah_server.wiring._seams import Seams, bind_all, web

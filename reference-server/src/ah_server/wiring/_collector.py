@@ -4,33 +4,22 @@ import socket
 from contextlib import AsyncExitStack
 from functools import partial
 
-import attrs
-
 from ah_server._about import VERSION
 from ah_server.parts import Loop, Part
 from ah_server.settings import Secret, ServerSettings
 from ah_server.web_server import WebServer
-from ah_server.wiring._door import open_door_of
+from ah_server.wiring._door import CollectorSide, open_door_of
 from ah_server.wiring._seams import Doors, Seams, web
 from ahcollector.admin import admin_app
 from ahcollector.bus import InProcessBus
 from ahcollector.detector import Detector, Reporter, TrafficTotals
 from ahcollector.hub import HttpHub
 from ahcollector.metrics import PrometheusMetrics
-from ahcollector.outbox import FileOutbox, Outbox, OutboxBounds, OutboxSender
+from ahcollector.outbox import FileOutbox, OutboxBounds, OutboxSender
 from ahcollector.presence import MemoryPresence
 from ahcollector.store import MemoryStore
 from ahcollector.worker import FileDeadBatches, Worker
 from ahwire import UUID7Generator
-
-
-@attrs.frozen(kw_only=True)
-class CollectorSide:
-    """The collector."""
-
-    store: MemoryStore
-    presence: MemoryPresence
-    outbox: Outbox
 
 
 async def collector_side(
@@ -41,13 +30,59 @@ async def collector_side(
     admin_token: Secret,
     stack: AsyncExitStack,
 ) -> tuple[CollectorSide, tuple[Part, ...]]:
-    clock, state_dir, alerting = seams.clock, settings.state_dir, settings.alerting
-    metrics = PrometheusMetrics()
+    """What can be asked of the collector, and its parts in the order of their start."""
+    side = await _open_state(settings, seams, stack)
+    worker = Worker(
+        bus=side.bus,
+        store=side.store,
+        clock=seams.clock,
+        rng=seams.rng,
+        dead_batches=await FileDeadBatches.open(settings.state_dir / "dead-batches.log"),
+        metrics=side.metrics,
+        flush_samples=settings.worker.max_batch_samples,
+        flush_seconds=settings.worker.max_batch_wait_seconds,
+        shutdown_flush_seconds=settings.worker.shutdown_flush_seconds,
+    )
+    door = await open_door_of(settings, seams, hub, side)
+    admin = admin_app(
+        token=admin_token.reveal(),
+        registry=door.registry,
+        directory=door.directory,
+        presence=side.presence,
+        store=side.store,
+        outbox=side.outbox,
+        clock=seams.clock,
+        metrics=side.metrics,
+    )
+    ingest = WebServer(
+        name="ingest",
+        app=door.app,
+        listener=doors.ingest,
+        tls_cert=settings.ingest.tls_cert,
+        tls_key=settings.ingest.tls_key,
+    )
+    flush = settings.worker.shutdown_flush_seconds
+    parts = (
+        Loop(name="presence file", body=partial(side.presence.run, clock=seams.clock)),
+        *door.loops,
+        Loop(name="worker", body=worker.run, stop_seconds=flush + 1),
+        *_silence(settings, seams, hub, side, worker),
+        web("admin", admin, doors.admin),
+        ingest,
+    )
+    return side, parts
+
+
+async def _open_state(
+    settings: ServerSettings, seams: Seams, stack: AsyncExitStack
+) -> CollectorSide:
+    """Opens what outlives a restart, and makes what does not."""
+    clock, state_dir, metrics = seams.clock, settings.state_dir, PrometheusMetrics()
     presence = await MemoryPresence.open(
         state_dir / "presence.json",
         event_ids=UUID7Generator(clock, seams.rng).next,
-        down_min_seconds=alerting.down_min_seconds,
-        default_interval_seconds=alerting.agent_interval_seconds,
+        down_min_seconds=settings.alerting.down_min_seconds,
+        default_interval_seconds=settings.alerting.agent_interval_seconds,
     )
     outbox = await FileOutbox.open(
         state_dir / "outbox",
@@ -65,64 +100,20 @@ async def collector_side(
         metrics=metrics,
     )
     bus = InProcessBus(clock=clock, queue_batches_max=settings.bus.queue_per_shard, metrics=metrics)
-    worker = Worker(
-        bus=bus,
-        store=store,
-        clock=clock,
-        rng=seams.rng,
-        dead_batches=await FileDeadBatches.open(state_dir / "dead-batches.log"),
-        metrics=metrics,
-        flush_samples=settings.worker.max_batch_samples,
-        flush_seconds=settings.worker.max_batch_wait_seconds,
-        shutdown_flush_seconds=settings.worker.shutdown_flush_seconds,
-    )
-    door = await open_door_of(settings, seams, hub, presence, bus, metrics)
-    admin = admin_app(
-        token=admin_token.reveal(),
-        registry=door.registry,
-        directory=door.directory,
-        presence=presence,
-        store=store,
-        outbox=outbox,
-        clock=clock,
-        metrics=metrics,
-    )
-    flush = settings.worker.shutdown_flush_seconds
-    ingest = WebServer(
-        name="ingest",
-        app=door.app,
-        listener=doors.ingest,
-        tls_cert=settings.ingest.tls_cert,
-        tls_key=settings.ingest.tls_key,
-    )
-    parts = (
-        Loop(name="presence file", body=partial(presence.run, clock=clock)),
-        *door.loops,
-        Loop(name="worker", body=worker.run, stop_seconds=flush + 1),
-        *_silence(settings, seams, hub, presence, outbox, worker, metrics),
-        web("admin", admin, doors.admin),
-        ingest,
-    )
-    return CollectorSide(store=store, presence=presence, outbox=outbox), parts
+    return CollectorSide(store=store, presence=presence, outbox=outbox, bus=bus, metrics=metrics)
 
 
 def _silence(
-    settings: ServerSettings,
-    seams: Seams,
-    hub: HttpHub,
-    presence: MemoryPresence,
-    outbox: Outbox,
-    worker: Worker,
-    metrics: PrometheusMetrics,
+    settings: ServerSettings, seams: Seams, hub: HttpHub, side: CollectorSide, worker: Worker
 ) -> tuple[Part, ...]:
     """From silence to the hub: detector, outbox sender, reporter."""
     alerting = settings.alerting
     sender = OutboxSender(
-        outbox=outbox,
+        outbox=side.outbox,
         hub=hub,
         clock=seams.clock,
         rng=seams.rng,
-        metrics=metrics,
+        metrics=side.metrics,
         batch_max=settings.outbox.batch_max,
         poll_seconds=settings.outbox.flush_interval_seconds,
         backoff_min_seconds=settings.outbox.backoff_min_seconds,
@@ -130,10 +121,10 @@ def _silence(
         retention_seconds=settings.outbox.retention_hours * 3600,
     )
     detector = Detector(
-        presence=presence,
-        outbox=outbox,
+        presence=side.presence,
+        outbox=side.outbox,
         clock=seams.clock,
-        metrics=metrics,
+        metrics=side.metrics,
         agent_interval_seconds=alerting.agent_interval_seconds,
         scan_interval_seconds=alerting.scan_interval_seconds,
         blind_grace_max_seconds=alerting.blind_grace_max_seconds,
@@ -144,9 +135,9 @@ def _silence(
         return TrafficTotals(batches=done.batches, samples=done.samples_written)
 
     reporter = Reporter(
-        presence=presence,
+        presence=side.presence,
         hub=hub,
-        outbox=outbox,
+        outbox=side.outbox,
         clock=seams.clock,
         collector_id=settings.collector_id or socket.gethostname(),
         version=VERSION,

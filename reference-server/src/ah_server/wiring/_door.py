@@ -1,16 +1,17 @@
 """Who may enter the collector, and the application they enter by."""
 
 import attrs
-from starlette.types import ASGIApp
 
 from ah_server.parts import Loop, Part
 from ah_server.settings import ServerSettings
+from ah_server.web_server import Application
 from ah_server.wiring._seams import Seams
 from ahcollector.bus import InProcessBus
 from ahcollector.enroll import EnrollProxy, Renewal
 from ahcollector.hub import HttpHub
 from ahcollector.ingest import IngestLimits, SeriesBudget, ingest_app
 from ahcollector.metrics import PrometheusMetrics
+from ahcollector.outbox import Outbox
 from ahcollector.presence import IngestBeacon, MemoryPresence
 from ahcollector.registry import (
     CompanySettingsCache,
@@ -21,23 +22,30 @@ from ahcollector.registry import (
     SnapshotKeeper,
     Syncer,
 )
+from ahcollector.store import MemoryStore
+
+
+@attrs.frozen(kw_only=True)
+class CollectorSide:
+    """What the sides of the collector share."""
+
+    store: MemoryStore
+    presence: MemoryPresence
+    outbox: Outbox
+    bus: InProcessBus
+    metrics: PrometheusMetrics
 
 
 @attrs.frozen(kw_only=True)
 class _Door:
     registry: MemoryRegistry
     directory: Directory
-    app: ASGIApp
+    app: Application
     loops: tuple[Part, ...]
 
 
 async def open_door_of(
-    settings: ServerSettings,
-    seams: Seams,
-    hub: HttpHub,
-    presence: MemoryPresence,
-    bus: InProcessBus,
-    metrics: PrometheusMetrics,
+    settings: ServerSettings, seams: Seams, hub: HttpHub, side: CollectorSide
 ) -> _Door:
     """Who may enter, and the application they enter by."""
     clock, ingest = seams.clock, settings.ingest
@@ -53,12 +61,14 @@ async def open_door_of(
     budget = SeriesBudget(per_hour=ingest.series_per_hour, first_hour=ingest.series_first_hour)
     directory = Directory(
         registry=registry,
-        presence=presence,
+        presence=side.presence,
         negative=negative,
         clock=clock,
         interval_seconds=settings.alerting.agent_interval_seconds,
         followers=(budget,),
     )
+    # Silence of an agent is noticed even if it never speaks to this run of the server.
+    await directory.ensure_all(registry.active_agents())
     resolver = Resolver(
         registry=registry,
         directory=directory,
@@ -66,7 +76,7 @@ async def open_door_of(
         negative=negative,
         clock=clock,
         lookups_per_second=settings.hub.lookup_per_second,
-        metrics=metrics,
+        metrics=side.metrics,
     )
     companies = CompanySettingsCache(hub=hub, clock=clock)
     syncer = Syncer(
@@ -75,16 +85,16 @@ async def open_door_of(
         directory=directory,
         clock=clock,
         interval_seconds=settings.hub.sync_interval_seconds,
-        metrics=metrics,
+        metrics=side.metrics,
     )
     app = ingest_app(
         resolver=resolver,
-        presence=presence,
-        bus=bus,
+        presence=side.presence,
+        bus=side.bus,
         settings=companies,
         hub=hub,
         enroll=EnrollProxy(
-            hub=hub, directory=directory, public_url=ingest.public_url, metrics=metrics
+            hub=hub, directory=directory, public_url=ingest.public_url, metrics=side.metrics
         ),
         renewal=Renewal(hub=hub, directory=directory),
         budget=budget,
@@ -98,12 +108,13 @@ async def open_door_of(
         ),
         clock=clock,
         rng=seams.rng,
-        metrics=metrics,
+        checks={"store": side.store.ping},
+        metrics=side.metrics,
     )
     loops = (
         Loop(name="registry file", body=keeper.run),
         Loop(name="company settings", body=companies.run),
         Loop(name="registry sync", body=syncer.run),
-        Loop(name="ingest beacon", body=IngestBeacon(presence=presence, clock=clock).run),
+        Loop(name="ingest beacon", body=IngestBeacon(presence=side.presence, clock=clock).run),
     )
     return _Door(registry=registry, directory=directory, app=app, loops=loops)

@@ -7,11 +7,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import attrs
-from starlette.types import ASGIApp
 
 from ah_server.parts import Part
 from ah_server.settings import Address, ServerSettings
-from ah_server.web_server import WebServer, bind
+from ah_server.web_server import Application, WebServer, bind
 from ahcollector.clock import AsyncClock, SystemClock
 
 
@@ -49,7 +48,7 @@ def bind_all(settings: ServerSettings, stack: AsyncExitStack) -> Doors:
     )
 
 
-def web(name: str, app: ASGIApp, door: socket.socket) -> WebServer:
+def web(name: str, app: Application, door: socket.socket) -> WebServer:
     """A web server without TLS of its own."""
     return WebServer(name=name, app=app, listener=door)
 
