@@ -11,10 +11,11 @@ The queue evicts by age and size on its own. The books notice: they hold the ord
 so that a batch ahead of the queue's oldest one must have been evicted. Its points go to `evicted`.
 """
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 
 class DropReason(StrEnum):
@@ -42,105 +43,156 @@ class Key:
     id: int
 
 
-class Books:
-    """Counts points and keeps the order of the batches that hold them. Not thread-safe."""
+@frozen(kw_only=True)
+class Figures:
+    """The books at one moment; the law of this file holds in it."""
 
-    def __init__(self) -> None:
-        self.produced = 0
-        self.inherited = 0
-        self.delivered = 0
-        self.queued = 0
-        self.dropped: dict[DropReason, int] = dict.fromkeys(DropReason, 0)
-        # One ordered lane a queue: batch id to its points, oldest first.
-        self._lanes: dict[bool, dict[int, int]] = {True: {}, False: {}}
+    produced: int
+    inherited: int
+    delivered: int
+    queued: int
+    dropped: Mapping[DropReason, int]
 
     @property
     def dropped_total(self) -> int:
         """Points dropped for any reason."""
         return sum(self.dropped.values())
 
-    @property
-    def balanced(self) -> bool:
-        """Whether the law of this file holds."""
-        return self.produced + self.inherited == self.delivered + self.dropped_total + self.queued
+
+@define
+class _Lane:
+    """The batches of one queue that are known, oldest first, as id to points.
+
+    Those that an earlier process left stand ahead of all that this one appended.
+    """
+
+    points: dict[int, int] = field(factory=dict)
+    inherited: set[int] = field(factory=set)
+
+    def take(self, batch_id: int) -> int:
+        self.inherited.discard(batch_id)
+        return self.points.pop(batch_id, 0)
+
+
+class Books:
+    """Counts points and keeps the order of the batches that hold them.
+
+    Thread-safe, and never waits for anything but its own lock. The caller tells what was read and
+    appended in the order in which it happened.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._produced = 0
+        self._inherited = 0
+        self._delivered = 0
+        self._queued = 0
+        self._dropped: dict[DropReason, int] = dict.fromkeys(DropReason, 0)
+        self._lanes = {True: _Lane(), False: _Lane()}
+
+    def figures(self) -> Figures:
+        """Return all counts at this moment."""
+        with self._lock:
+            return Figures(
+                produced=self._produced,
+                inherited=self._inherited,
+                delivered=self._delivered,
+                queued=self._queued,
+                dropped=dict(self._dropped),
+            )
 
     def refuse(self, reason: DropReason, points: int) -> None:
         """Count points that never reached a queue as produced and dropped."""
-        self.produced += points
-        self.dropped[reason] += points
+        with self._lock:
+            self._produced += points
+            self._dropped[reason] += points
 
     def appended(self, key: Key, points: int) -> None:
         """Count a new batch at the end of its queue."""
-        self.produced += points
-        self.queued += points
-        self._lanes[key.durable][key.id] = points
+        with self._lock:
+            self._produced += points
+            self._queued += points
+            self._lanes[key.durable].points[key.id] = points
 
     def moved(self, old: Key, new: Key) -> None:
         """Follow a batch from one queue to the end of the other."""
-        self._lanes[new.durable][new.id] = self._lanes[old.durable].pop(old.id, 0)
+        with self._lock:
+            points = self._lanes[old.durable].take(old.id)
+            self._lanes[new.durable].points[new.id] = points
 
     def seen(self, *, durable: bool, batches: Sequence[tuple[int, int]]) -> None:
         """Compare with what was just read from the head of a queue.
 
         Args:
             durable: Which queue.
-            batches: Ids and points, oldest first and without a gap; nothing when the queue is
-                empty.
+            batches: Ids and points, oldest first, without a gap; nothing when the queue is empty.
         """
-        lane = self._lanes[durable]
-        known = [batch_id for batch_id, _ in batches if batch_id in lane]
-        following = dict(lane)
-        if known or not batches:
-            # All that stood ahead of the last known one, and was not read, is gone.
-            last = known[-1] if known else None
-            for batch_id in list(following):
-                del following[batch_id]
-                if batch_id == last:
-                    break
-        head: dict[int, int] = {}
-        for batch_id, points in batches:
-            if batch_id not in lane:
-                self.inherited += points
-                self.queued += points
-            head[batch_id] = lane.get(batch_id, points)
-        evicted = sum(lane.values()) - sum(
-            points for batch_id, points in (head | following).items() if batch_id in lane
-        )
-        self.dropped[DropReason.EVICTED] += evicted
-        self.queued -= evicted
-        self._lanes[durable] = head | following
+        with self._lock:
+            lane = self._lanes[durable]
+            gone = self._ahead_of(lane, [batch_id for batch_id, _ in batches])
+            for batch_id in gone:
+                points = lane.take(batch_id)
+                self._dropped[DropReason.EVICTED] += points
+                self._queued -= points
+            head: dict[int, int] = {}
+            for batch_id, points in batches:
+                if batch_id not in lane.points:
+                    self._inherited += points
+                    self._queued += points
+                    lane.inherited.add(batch_id)
+                head[batch_id] = lane.points.get(batch_id, points)
+            lane.points = head | {b: p for b, p in lane.points.items() if b not in head}
 
     def settle(self, keys: Iterable[Key], losses: Mapping[DropReason, int]) -> None:
         """Take batches out as delivered, all but `losses`, the points lost of them by reason."""
-        points = sum(self._take(key) for key in keys)
-        lost = 0
-        for reason, count in losses.items():
-            # A server may claim to have dropped more than it was sent; the books stay balanced.
-            part = min(count, points - lost)
-            self.dropped[reason] += part
-            lost += part
-        self.delivered += points - lost
+        with self._lock:
+            points = sum(self._take(key) for key in keys)
+            lost = 0
+            for reason, count in losses.items():
+                # A server may claim to have dropped more than it got; the books stay balanced.
+                part = min(count, points - lost)
+                self._dropped[reason] += part
+                lost += part
+            self._delivered += points - lost
 
     def drop(self, key: Key, reason: DropReason) -> None:
         """Take a batch out as lost."""
-        self.dropped[reason] += self._take(key)
+        with self._lock:
+            self._dropped[reason] += self._take(key)
 
     def replaced(self, key: Key, parts: Sequence[tuple[int, int]], reason: DropReason) -> None:
         """Put parts, as ids and points, in the place of a batch; what is missing was lost."""
-        lane = self._lanes[key.durable]
-        before = lane.get(key.id, 0)
-        rebuilt: dict[int, int] = {}
-        for batch_id, points in lane.items():
-            if batch_id == key.id:
-                rebuilt.update(parts)
-            else:
-                rebuilt[batch_id] = points
-        self._lanes[key.durable] = rebuilt
-        lost = before - sum(points for _, points in parts)
-        self.dropped[reason] += lost
-        self.queued -= lost
+        with self._lock:
+            lane = self._lanes[key.durable]
+            lost = lane.points.get(key.id, 0) - sum(points for _, points in parts)
+            if key.id in lane.inherited:
+                lane.inherited.update(batch_id for batch_id, _ in parts)
+            rebuilt: dict[int, int] = {}
+            for batch_id, points in lane.points.items():
+                rebuilt.update(parts if batch_id == key.id else [(batch_id, points)])
+            lane.points = rebuilt
+            lane.inherited.discard(key.id)
+            self._dropped[reason] += lost
+            self._queued -= lost
 
     def _take(self, key: Key) -> int:
-        points = self._lanes[key.durable].pop(key.id, 0)
-        self.queued -= points
+        points = self._lanes[key.durable].take(key.id)
+        self._queued -= points
         return points
+
+    @staticmethod
+    def _ahead_of(lane: _Lane, read: Sequence[int]) -> list[int]:
+        """Return the known batches that must be gone, judged by what the head of the queue is."""
+        if not read:
+            return list(lane.points)
+        present = set(read)
+        # A batch nobody knew was left by an earlier process, and stands behind all known such ones.
+        gone = [] if present <= lane.points.keys() else sorted(lane.inherited - present)
+        known = [batch_id for batch_id in read if batch_id in lane.points]
+        if known:
+            for batch_id in lane.points:
+                if batch_id == known[-1]:
+                    break
+                if batch_id not in present and batch_id not in gone:
+                    gone.append(batch_id)
+        return gone

@@ -272,31 +272,31 @@ class Sender:
         return acknowledged
 
     def status(self) -> SenderStatus:
-        """Return all figures at this moment."""
+        """Return all figures at this moment; never waits for the disk."""
         queues = self._backlog.stats()
-        with self._backlog.lock:
-            return SenderStatus(
-                state=self.state,
-                upgrade_required=self._delivery.upgrade_required,
-                on_disk=self._backlog.on_disk,
-                queued_batches=queues.batches,
-                queue_bytes=queues.bytes,
-                evicted_batches=queues.dropped,
-                evicted_batches_by_reason={
-                    str(r): queues.dropped_by_reason.get(r, 0) for r in QueueDropReason
-                },
-                produced=self._books.produced,
-                inherited=self._books.inherited,
-                delivered=self._books.delivered,
-                dropped=dict(self._books.dropped),
-                queued=self._books.queued,
-                requests=self._requests,
-                send_failures=self._verdicts.failures,
-                transitions=dict(self._delivery.transitions),
-                clock_skew_seconds=self._verdicts.clock_skew_seconds,
-                last_success_unix_seconds=self._verdicts.last_success_unix_seconds,
-                last_error=self._verdicts.last_error,
-            )
+        figures = self._books.figures()
+        return SenderStatus(
+            state=self.state,
+            upgrade_required=self._delivery.upgrade_required,
+            on_disk=self._backlog.on_disk,
+            queued_batches=queues.batches,
+            queue_bytes=queues.bytes,
+            evicted_batches=queues.dropped,
+            evicted_batches_by_reason={
+                str(reason): queues.dropped_by_reason.get(reason, 0) for reason in QueueDropReason
+            },
+            produced=figures.produced,
+            inherited=figures.inherited,
+            delivered=figures.delivered,
+            dropped=figures.dropped,
+            queued=figures.queued,
+            requests=self._requests,
+            send_failures=self._verdicts.failures,
+            transitions=dict(self._delivery.transitions),
+            clock_skew_seconds=self._verdicts.clock_skew_seconds,
+            last_success_unix_seconds=self._verdicts.last_success_unix_seconds,
+            last_error=self._verdicts.last_error,
+        )
 
     async def _probe(self) -> None:
         now = self._clock.monotonic()
@@ -356,7 +356,7 @@ class Sender:
             rss_bytes=rss_bytes,
             wal_bytes=queues.bytes,
             wal_batches=queues.batches,
-            dropped_samples_total=self._books.dropped_total,
+            dropped_samples_total=self._books.figures().dropped_total,
             send_failures_total=self._verdicts.failures,
             clock_skew_seconds=self._verdicts.clock_skew_seconds,
             wal_dropped_batches_total=queues.dropped,

@@ -258,15 +258,22 @@ class Client:
         url = self._base_url + path
         content = body if method == "POST" else None
         async with self._http.stream(method, url, headers=headers, content=content) as response:
-            chunks, size = [], 0
-            async for chunk in response.aiter_raw():
-                size += len(chunk)
-                if size > limits.MAX_RESPONSE_BYTES:
-                    raise TransportError(
-                        f"{method} {url}: the answer is over {limits.MAX_RESPONSE_BYTES} bytes",
-                        request_id=request_id,
-                    )
-                chunks.append(chunk)
+            chunks: list[bytes] = []
+            size = 0
+            # Leaving the loop would abandon the library's generators half-way, which trio complains
+            # about; a cancellation from inside ends them in order.
+            with anyio.CancelScope() as reading:
+                async for chunk in response.aiter_raw():
+                    size += len(chunk)
+                    if size > limits.MAX_RESPONSE_BYTES:
+                        reading.cancel()
+                    else:
+                        chunks.append(chunk)
+            if reading.cancel_called:
+                raise TransportError(
+                    f"{method} {url}: the answer is over {limits.MAX_RESPONSE_BYTES} bytes",
+                    request_id=request_id,
+                )
             retry_after = ", ".join(response.headers.get_list("Retry-After"))
             return Answer(
                 status=response.status_code,
