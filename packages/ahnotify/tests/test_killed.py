@@ -37,6 +37,7 @@ async def match(database, broker, rules, clock):
         with anyio.fail_after(10):
             while (await broker.depth(INCIDENT_EVENTS)).ready or not matching.stats["published"]:
                 await anyio.sleep(0.02)
+                await clock.advance(0.05)
         tasks.cancel_scope.cancel()
 
 
@@ -70,6 +71,7 @@ async def test_a_sender_killed_after_the_call_leaves_an_unknown_end(
         with anyio.fail_after(10):
             while not any(at for (at,) in await rows(database, t.delivery_results, "finished_at")):
                 await anyio.sleep(0.02)
+                await clock.advance(0.05)
         tasks.cancel_scope.cancel()
 
     assert survivor.stats["unknown"] == 1

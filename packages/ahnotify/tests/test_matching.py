@@ -49,6 +49,7 @@ async def run_until(part, condition):
         with anyio.fail_after(10):
             while not await condition():
                 await anyio.sleep(0.02)
+                await part._clock.advance(0.05)
         tasks.cancel_scope.cancel()
 
 

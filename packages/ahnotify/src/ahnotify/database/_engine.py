@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import anyio
 import sqlalchemy as sa
@@ -43,7 +43,7 @@ def async_url(url: str) -> sa.URL:
 
 
 class Database:
-    """The notification database.
+    """The notification database; an asynchronous context manager that closes it.
 
     Transactions are shielded from cancellation: a cancelled task ends before its transaction began
     or after it ended, never in the middle of a driver's call. They are short; no network call is
@@ -138,6 +138,12 @@ class Database:
             there = await connection.run_sync(lambda sync: sa.inspect(sync).has_table("tenants"))
         if not there:
             raise ConfigurationError("the notification database has no tables yet; run migrate")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     async def aclose(self) -> None:
         """Close every connection."""

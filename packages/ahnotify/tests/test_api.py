@@ -1,0 +1,199 @@
+"""The rules API over ASGI: keys, roles, validation, versions, pages, tenants apart."""
+
+from __future__ import annotations
+
+import anyio
+import httpx
+import pytest
+
+from ahnotify import ApiKeys, RuleCache, publish_incidents, rules_app
+from ahnotify.directory import Role
+from ahnotify.testing import INSTANT_RULE, incident, seed
+
+pytestmark = pytest.mark.anyio
+
+RULE = dict(INSTANT_RULE)
+CONTACT = {
+    "recipient_type": "user",
+    "recipient_id": "ann",
+    "channel": "email",
+    "address": "ann@acme.example",
+}
+
+
+@pytest.fixture
+async def clients(database, broker, directory, clock):
+    """A client a tenant and role, by `tenant:role`."""
+    app = rules_app(database=database, broker=broker, clock=clock)
+    keys = ApiKeys(database=database, clock=clock)
+    opened = {}
+    for tenant in ("acme", "beta"):
+        await directory.put_tenant(tenant)
+        for role in (Role.VIEWER, Role.EDITOR):
+            key = await keys.create(tenant, role=role)
+            opened[f"{tenant}:{role}"] = httpx.AsyncClient(
+                transport=httpx.ASGITransport(app=app),
+                base_url="http://test",
+                headers={"Authorization": f"Bearer {key.key}"},
+            )
+    opened["nobody"] = httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=app), base_url="http://test"
+    )
+    yield opened
+    for client in opened.values():
+        await client.aclose()
+
+
+@pytest.fixture
+def acme(clients):
+    return clients["acme:editor"]
+
+
+async def test_without_a_key_nothing_is_told(clients):
+    for path in ("/v1/rules", "/v1/contacts", "/v1/notifications", "/v1/dead-letters"):
+        answer = await clients["nobody"].get(path)
+        assert answer.status_code == 401
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+
+async def test_a_viewer_reads_and_does_not_write(clients):
+    viewer = clients["acme:viewer"]
+    assert (await viewer.get("/v1/rules")).status_code == 200
+    assert (await viewer.post("/v1/rules", json=RULE)).status_code == 403
+    assert (await viewer.put("/v1/rules/r", json=RULE)).status_code == 403
+    assert (await viewer.delete("/v1/rules/r")).status_code == 403
+    assert (await viewer.post("/v1/contacts", json=CONTACT)).status_code == 403
+
+
+async def test_a_rule_is_made_read_changed_and_ended(acme, rules, clock):
+    made = await acme.post("/v1/rules", json=RULE | {"rule_id": "r"})
+    assert made.status_code == 201
+    assert made.headers["ETag"] == '"1"'
+    assert (await acme.get("/v1/rules/r")).json()["name"] == "Silent servers"
+    cache = RuleCache(store=rules, clock=clock)
+    await cache.reload()
+    assert len((await cache.catalog()).rules.match(incident())) == 1
+    changed = await acme.put("/v1/rules/r", json=RULE | {"name": "N"}, headers={"If-Match": '"1"'})
+    assert (changed.status_code, changed.headers["ETag"]) == (200, '"2"')
+    late = await acme.put("/v1/rules/r", json=RULE, headers={"If-Match": '"1"'})
+    assert late.status_code == 412
+    assert (await acme.delete("/v1/rules/r", headers={"If-Match": '"1"'})).status_code == 412
+    assert (await acme.delete("/v1/rules/r", headers={"If-Match": '"2"'})).status_code == 204
+    assert (await acme.get("/v1/rules/r")).status_code == 404
+    await cache.reload()
+    assert (await cache.catalog()).rules.match(incident()) == []
+
+
+async def test_making_the_same_rule_twice_is_refused(acme):
+    assert (await acme.post("/v1/rules", json=RULE | {"rule_id": "r"})).status_code == 201
+    assert (await acme.post("/v1/rules", json=RULE | {"rule_id": "r"})).status_code == 412
+    create_only = {"If-None-Match": "*"}
+    assert (await acme.put("/v1/rules/r", json=RULE, headers=create_only)).status_code == 412
+
+
+async def test_a_wrong_rule_is_refused_by_field_path(acme):
+    answer = await acme.post("/v1/rules", json=RULE | {"filters": {"ip_address": ["010.1.2.3"]}})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["problems"][0]["field"] == "filters.ip_address[0]"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"", 422), (b"[]", 422), (b"{", 422), (b"[" * 60_000, 422), (b" " * 70_000, 413)],
+)
+async def test_a_body_that_is_no_object_is_refused(acme, body, status):
+    assert (await acme.post("/v1/rules", content=body)).status_code == status
+
+
+async def test_pages_hold_every_rule_once(acme):
+    for number in range(5):
+        await acme.put(f"/v1/rules/r-{number}", json=RULE)
+    seen, cursor = [], ""
+    while cursor is not None:
+        page = (await acme.get("/v1/rules", params={"limit": 2, "cursor": cursor})).json()
+        seen += [rule["rule_id"] for rule in page["rules"]]
+        cursor = page["next_cursor"]
+    assert seen == [f"r-{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"limit": "0"},
+        {"limit": "x"},
+        {"limit": "²"},
+        {"limit": "9999999"},
+        {"cursor": "%%%"},
+        {"cursor": "W10"},
+        {"cursor": "WyJ4IiwgInkiXQ"},
+    ],
+)
+async def test_a_wrong_query_is_refused(acme, query):
+    assert (await acme.get("/v1/notifications", params=query)).status_code == 422
+
+
+async def test_contacts_are_made_changed_and_ended(acme):
+    made = await acme.post("/v1/contacts", json=CONTACT)
+    assert made.status_code == 201
+    contact_id = made.json()["contact_id"]
+    assert made.json()["verified"] is False
+    path = f"/v1/contacts/{contact_id}"
+    changed = await acme.put(path, json=CONTACT | {"enabled": False}, headers={"If-Match": '"1"'})
+    assert changed.json()["enabled"] is False
+    assert (await acme.put(path, json=CONTACT, headers={"If-Match": '"1"'})).status_code == 412
+    assert (await acme.get(path)).headers["ETag"] == '"2"'
+    assert len((await acme.get("/v1/contacts")).json()["contacts"]) == 1
+    assert (await acme.delete(path)).status_code == 204
+    assert (await acme.get(path)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "change", [{"address": 1}, {"enabled": "yes"}, {"extra": 1}, {"address": "no address"}]
+)
+async def test_a_wrong_contact_is_refused(acme, change):
+    assert (await acme.post("/v1/contacts", json=CONTACT | change)).status_code == 422
+
+
+async def test_one_tenants_key_reaches_nothing_of_another(clients, acme):
+    await acme.put("/v1/rules/r", json=RULE)
+    contact = (await acme.post("/v1/contacts", json=CONTACT)).json()["contact_id"]
+    beta = clients["beta:editor"]
+    for path in ("/v1/rules/r", f"/v1/contacts/{contact}", "/v1/notifications/x"):
+        assert (await beta.get(path)).status_code == 404
+    assert (await beta.delete("/v1/rules/r")).status_code == 404
+    assert (await beta.delete(f"/v1/contacts/{contact}")).status_code == 404
+    assert (await beta.put(f"/v1/contacts/{contact}", json=CONTACT)).status_code == 404
+    assert (await beta.get("/v1/rules")).json()["rules"] == []
+    made = await beta.put("/v1/rules/r", json=RULE | {"tenant_id": "acme"})
+    assert made.json()["tenant_id"] == "beta"
+    assert (await acme.get("/v1/rules/r")).headers["ETag"] == '"1"'
+
+
+async def test_unknown_paths_and_methods_are_json_too(acme):
+    assert (await acme.get("/v1/nothing")).json()["error"]["code"] == "http"
+    assert (await acme.patch("/v1/rules")).status_code == 405
+
+
+async def test_history_is_listed_newest_first_with_its_story(
+    acme, clients, center, broker, directory, rules, clock
+):
+    await seed(directory, rules)
+    await center.cache.reload()
+    for number in range(3):
+        await publish_incidents(broker, [incident(f"e-{number}")])
+        with anyio.fail_after(10):
+            while len((await acme.get("/v1/notifications")).json()["notifications"]) <= number:
+                await anyio.sleep(0.02)
+                await clock.advance(0.05)
+        await clock.advance(1)
+    page = (await acme.get("/v1/notifications", params={"limit": 2})).json()
+    rest = (
+        await acme.get("/v1/notifications", params={"limit": 2, "cursor": page["next_cursor"]})
+    ).json()
+    shown = page["notifications"] + rest["notifications"]
+    assert [each["event_ids"] for each in shown] == [["e-2"], ["e-1"], ["e-0"]]
+    assert rest["next_cursor"] is None
+    story = (await acme.get(f"/v1/notifications/{shown[0]['notification_uuid']}")).json()
+    assert story["attempts"][0]["status"] == "sent"
+    assert (await clients["beta:viewer"].get("/v1/notifications")).json()["notifications"] == []
+    assert (await acme.get("/v1/dead-letters")).json() == {"dead_letters": []}
