@@ -1,0 +1,59 @@
+"""The public names, written down: a change of them is seen here first."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+PUBLIC = {
+    "ahwal": [
+        "WAL", "Agent", "AgentConfig", "AgentRevokedError", "AgentState", "AgentStatus",
+        "AhwalError", "AlreadyEnrolledError", "Appended", "BusyError", "Client", "Collector",
+        "ConfigError", "CredentialsError", "DeliveryState", "DropReason", "EnrolError",
+        "EnrolRefusedError", "EnrolTemporaryError", "Entry", "EntryTooLargeError", "MemoryQueue",
+        "NotEnrolledError", "Queue", "QueueClosedError", "QueueError", "Sample", "Sender",
+        "SenderStatus", "Stats", "TokenError", "TransportError", "WALClosedError", "WALError",
+        "WALFormatError", "WALLockedError", "WALOpenError", "WALReadError", "WALWriteError",
+        "enroll",
+    ],
+    "ahwal.agent": [
+        "Agent", "AgentConfig", "AgentState", "AgentStatus", "Collect", "Collector",
+        "CredentialStore", "Credentials", "default_state_dir", "enroll", "load_config",
+    ],
+    "ahwal.cli": ["ExitCode", "main"],
+    "ahwal.host": ["collectors", "inventory"],
+    "ahwal.queue": ["DropReason", "Entry", "MemoryQueue", "Queue", "Stats"],
+    "ahwal.sender": ["Appended", "DeliveryState", "DropReason", "Sender", "SenderStatus"],
+    "ahwal.testing": [
+        "FakeClock", "PowerCut", "QueueContract", "RecordedRequest", "Script", "ScriptedAnswer",
+        "ScriptedCollector", "SimulatedDisk", "SimulatedStorage", "acknowledge", "protobuf",
+        "refuse", "settle",
+    ],
+    "ahwal.transport": ["Client", "ConfigReply", "MetricsTransport", "Reply"],
+    "ahwal.wal": [
+        "WAL", "Entry", "File", "Lock", "PosixStorage", "RecoveryReport", "Stats", "Storage",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_the_exports_are_those_written_down(name):
+    module = importlib.import_module(name)
+    assert sorted(module.__all__) == sorted(PUBLIC[name])
+    assert all(getattr(module, export) is not None for export in module.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="nothing"):
+        getattr(importlib.import_module("ahwal"), "nothing")  # noqa: B009 - it is the test
+
+
+def test_importing_the_package_loads_no_heavy_library():
+    code = (
+        "import sys, ahwal;"
+        "print([m for m in ('httpx', 'httpcore', 'psutil', 'yaml', 'anyio', 'google.protobuf')"
+        " if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
