@@ -12,9 +12,12 @@ import itertools
 import random
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 
+import anyio
 import attrs
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -161,14 +164,33 @@ class CrashMachine(RuleBasedStateMachine):
         )
 
     def act(self, coroutine):
+        async def in_a_scope():
+            with anyio.CancelScope() as self.scope:
+                await coroutine
+
         try:
-            self.runner.run(coroutine)
+            self.runner.run(in_a_scope())
         except Crash:
             self.start()
+
+    def cancel(self):
+        """Cancel what runs now; it ends at its next await. A thread cannot cancel its own task."""
+        if threading.current_thread() is threading.main_thread():
+            self.scope.cancel()
 
     @rule(steps=st.integers(0, 25), fault=st.booleans())
     def light_the_fuse(self, steps, fault):
         self.fuse.light(steps, InjectedError() if fault else Crash())
+
+    @rule(steps=st.integers(0, 60), fault=st.booleans(), speaks=st.sampled_from([None, *AGENTS]))
+    def half_a_minute_under_a_lit_fuse(self, steps, fault, speaks):
+        self.fuse.light(steps, InjectedError() if fault else Crash())
+        for _ in range(5):
+            self.clock.advance(6.0)
+            if speaks is not None:
+                self.hear(speaks)
+            self.scan()
+            self.send()
 
     @rule(seconds=st.sampled_from([0.001, 1.0, 5.0, 9.0, 30.0]))
     def wait(self, seconds):
@@ -256,14 +278,18 @@ class Outcome:
     steps: int
 
 
-def life(crash_at, fault):
-    """One agent goes down and comes up; the process dies (or a call fails) at one step of it."""
+def life(at, what):
+    """One agent goes down and comes up; at one step of it something happens."""
     machine = CrashMachine()
     steps = itertools.count()
 
     def burn():
-        if next(steps) == crash_at:
-            raise InjectedError if fault else Crash
+        if next(steps) != at:
+            return
+        if what == "cancelled":
+            machine.cancel()
+        else:
+            raise Crash if what == "killed" else InjectedError
 
     # The agent itself is no part of this: the registry would make it known again.
     machine.hear(AGENTS[0])
@@ -288,13 +314,12 @@ def life(crash_at, fault):
     return Outcome(events=tuple(machine.hub.events), steps=count)
 
 
-def test_every_single_step_of_a_down_and_an_up_can_be_the_last():
-    calm = life(None, False)
+@pytest.mark.parametrize("what", ["killed", "call fails", "cancelled"])
+def test_every_single_step_of_a_down_and_an_up_can_go_wrong(what):
+    calm = life(None, what)
     kinds = [event.type for event in calm.events]
     assert kinds == [EventType.AGENT_DOWN, EventType.AGENT_UP]
     assert calm.steps > 60
     for step in range(calm.steps):
-        for fault in (False, True):
-            outcome = life(step, fault)
-            kinds = [event.type for event in outcome.events]
-            assert kinds == [EventType.AGENT_DOWN, EventType.AGENT_UP], (step, fault)
+        kinds = [event.type for event in life(step, what).events]
+        assert kinds == [EventType.AGENT_DOWN, EventType.AGENT_UP], step
