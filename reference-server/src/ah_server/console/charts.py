@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import pygal
+from pygal.etree import etree
 from pygal.style import Style
 
 from ahcollector.store import RangeSeries
@@ -114,11 +115,21 @@ def draw(
     )
     if not small and any(one.points for one in series):  # an empty chart has no axes to label
         chart.x_labels = [start_ms / 1000 + (end_ms - start_ms) / 4000 * part for part in range(5)]
+        chart.y_labels = [0, 25, 50, 75, 100] if spec.percent else None
         chart.x_value_formatter = _TimeFormatter("%H:%M" if end_ms - start_ms <= _DAYS else "%d %b")
     shown = sorted(series, key=lambda one: _line_name(spec, one))
     for one in shown[:_LINES_MAX]:
         chart.add(_line_name(spec, one), _with_gaps(one.points, step_ms), allow_interruptions=True)
-    drawn = chart.render()
+    return _without_scripts(chart.render_tree())
+
+
+def _without_scripts(root: Any) -> bytes:
+    """Pygal writes its settings into every chart as a script, which no chart here needs."""
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if isinstance(child.tag, str) and child.tag.rsplit("}")[-1] == "script":
+                parent.remove(child)
+    drawn = etree.tostring(root, encoding="utf-8")
     assert isinstance(drawn, bytes)
     return drawn
 
@@ -145,7 +156,6 @@ def _large(spec: ChartSpec) -> Mapping[str, Any]:
         "show_legend": bool(spec.line_label),
         "legend_at_bottom": True,
         "truncate_legend": 32,
-        "y_labels": [0, 25, 50, 75, 100] if spec.percent else None,
     }
 
 

@@ -22,6 +22,7 @@ _UP_SECONDS = 15
 _WHOLE_SECONDS = 20
 _QUIET_SECONDS = 4
 _SHOWN_MAX = 5
+_DRAWN_LINE = 'class="line reactive'
 
 
 async def check(
@@ -84,7 +85,7 @@ async def _drawn(made: Stage) -> None:
     if made.server_id not in await made.probe.page(path):
         raise CheckFailedError(f"the console's page {path} does not show the server")
     for chart in ("cpu", "memory", "disk"):
-        if "<path" not in await made.probe.page(f"{path}/charts/{chart}.svg"):
+        if _DRAWN_LINE not in await made.probe.page(f"{path}/charts/{chart}.svg"):
             raise CheckFailedError(f"the console draws no line in the {chart} chart")
     made.voice.proved("CPU, memory and disk are drawn by the console")
 

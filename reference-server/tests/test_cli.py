@@ -1,0 +1,184 @@
+"""Every wrong setting, taken port or unusable directory: a sentence, and the documented code."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ah_server.cli import EXIT_CODES, main
+from ah_server.settings import setting_lines
+
+ALL_FREE = {
+    f"AHC_{door}_LISTEN": "127.0.0.1:0" for door in ("INGEST", "ADMIN", "HUB", "CONSOLE", "NOTIFY")
+}
+
+
+@pytest.fixture
+def cli(tmp_path):
+    def run(*arguments, stdin=None, **environment):
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("AHC_")}
+        state = {"AHC_STATE_DIR": str(tmp_path / "state")}
+        return subprocess.run(
+            [sys.executable, "-m", "ah_server", *arguments],
+            env={**clean, **ALL_FREE, **state, **environment},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    return run
+
+
+def test_usage_errors_end_with_2(cli):
+    assert cli("nonsense").returncode == 2
+    assert cli("hub", "license", "new").returncode == 2
+
+
+def test_every_command_has_help_with_an_example():
+    for command in (
+        ("run",),
+        ("check",),
+        ("settings",),
+        ("demo",),
+        ("hub", "license", "new"),
+        ("hub", "agents", "list"),
+        ("hub", "events", "list"),
+        ("outbox", "stats"),
+        ("presence", "list"),
+        ("notify", "tenant", "new"),
+        ("notify", "key", "new"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "ah_server", *command, "--help"], capture_output=True, text=True
+        )
+        assert done.returncode == 0, command
+        assert "example: ah-server " + " ".join(command) in " ".join(done.stdout.split()), command
+
+
+def test_wrong_settings_are_all_named_and_end_with_3(cli):
+    done = cli("check", AHC_LOG_LEVEL="loud", AHC_WORKER_MAX_BATCH_SAMPLES="0")
+    assert done.returncode == 3
+    assert "log.level: 'loud' cannot be used" in done.stderr
+    assert "worker.max_batch_samples: '0' cannot be used: expected 1 to 100000" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_in_use_is_named_with_its_setting_and_ends_with_4(cli):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = cli("run", AHC_INGEST_LISTEN=f"127.0.0.1:{port}")
+    assert done.returncode == 4
+    assert f"ingest.listen: another program listens on 127.0.0.1:{port}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_address_of_another_machine_ends_with_3(cli):
+    done = cli("run", AHC_ADMIN_LISTEN="192.0.2.1:80")
+    assert done.returncode == 3
+    assert "admin.listen: cannot listen on 192.0.2.1:80" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["file", "below a file"])
+def test_an_unusable_state_directory_is_named_and_ends_with_5(cli, tmp_path, kind):
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "file" / ("" if kind == "file" else "below")
+    done = cli("run", AHC_STATE_DIR=str(path))
+    assert done.returncode == 5
+    assert "state_dir" in done.stderr
+    assert "that this user may write" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_role_without_shared_backends_is_refused_with_what_to_do(cli):
+    done = cli("run", "--role", "ingest")
+    assert done.returncode == 3
+    assert "--role all" in done.stderr
+
+
+def test_a_mail_server_that_cannot_be_reached_is_named_by_the_check(cli):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = str(closed.getsockname()[1])
+        done = cli(
+            "check",
+            AHC_NOTIFY_MAIL_HOST="127.0.0.1",
+            AHC_NOTIFY_MAIL_PORT=port,
+            AHC_NOTIFY_MAIL_SENDER="a@example.test",
+        )
+    assert done.returncode == 3
+    assert f"notify.mail.host: 127.0.0.1:{port} cannot be reached" in done.stderr
+
+
+def test_commands_on_a_server_that_never_ran_say_so(cli):
+    for command in (("hub", "agents", "list"), ("notify", "tenant", "new", "--tenant", "a")):
+        done = cli(*command)
+        assert done.returncode == 5
+        assert "start the server once" in done.stderr
+
+
+def test_the_settings_are_listed_as_json(cli):
+    listed = json.loads(cli("settings", "--json").stdout)
+    assert [line["name"] for line in listed] == [line.name for line in setting_lines()]
+
+
+def test_the_exit_codes_of_the_readme_are_those_of_the_program():
+    assert sorted(EXIT_CODES) == [0, 1, 2, 3, 4, 5, 130]
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+
+
+def test_a_server_runs_is_looked_into_and_stops_in_order(cli, tmp_path):
+    ports = {}
+    for name in ("ADMIN", "INGEST"):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            ports[f"AHC_{name}_LISTEN"] = f"127.0.0.1:{free.getsockname()[1]}"
+    environment = {**os.environ, **ALL_FREE, **ports, "AHC_STATE_DIR": str(tmp_path / "state")}
+    environment["AHC_LOG_FORMAT"] = "json"
+    server = subprocess.Popen(
+        [sys.executable, "-m", "ah_server", "run"],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        for text in server.stderr:
+            said = json.loads(text)
+            assert {"time", "level", "msg", "collector_id"} <= set(said)
+            if said["msg"] == "ready":
+                break
+        assert cli("presence", "list", **ports).stdout.strip() == "no agent is known yet"
+        assert json.loads(cli("outbox", "stats", "--json", **ports).stdout)["depth"] == 0
+        second = cli("run")
+        assert second.returncode == 5
+        assert f"is in use by process {server.pid}" in second.stderr
+        made = cli("hub", "license", "new", "--company", "acme", "--server", "web1")
+        assert made.stdout.startswith("ahl_")
+        bad = cli("hub", "license", "new", "--company", "acme", "--server", "../x")
+        assert bad.returncode == 3
+        assert "'../x' is not an id" in bad.stderr
+        began = time.monotonic()
+        server.send_signal(signal.SIGTERM)
+        rest = server.stderr.read()
+        assert server.wait(timeout=30) == 0
+        assert time.monotonic() - began < 30
+        assert "Traceback" not in rest
+    finally:
+        server.kill()
+        server.wait()
+        server.stderr.close()
+    assert "no agent has enrolled yet" in cli("hub", "agents", "list").stdout
+    assert "no event yet" in cli("hub", "events", "list").stdout
+    assert cli("notify", "tenant", "new", "--tenant", "acme").returncode == 0
+    key = cli("notify", "key", "new", "--tenant", "acme")
+    assert key.returncode == 0
+    assert len(key.stdout.strip()) > 20
+    gone = cli("outbox", "stats", AHC_ADMIN_LISTEN="127.0.0.1:1")
+    assert gone.returncode == 3
+    assert "is the server running" in gone.stderr

@@ -1,0 +1,154 @@
+import random
+import re
+import xml.etree.ElementTree as ET
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+
+from ah_server.console import CHARTS, ServerLine, console_app, draw
+from ah_server.settings import Secret
+from ahcollector.store import LatestSample, RangeSeries
+
+pytestmark = pytest.mark.anyio
+NOW = 1_796_000_000.0
+HOSTILE = '<script>alert(1)</script>"'
+
+
+class Clock:
+    def time(self):
+        return NOW
+
+    def monotonic(self):
+        return NOW
+
+
+class View:
+    def __init__(self, *lines, points=()):
+        self.lines = lines
+        self.points = tuple(points)
+        self.asked = []
+
+    async def servers(self):
+        return self.lines
+
+    async def server(self, company_id, server_id):
+        for line in self.lines:
+            if (line.company_id, line.server_id) == (company_id, server_id):
+                return line
+        return None
+
+    async def latest(self, company_id, server_id):
+        labels = (("__name__", "ah_x"), ("company_id", "a"), ("server_id", "b"), ("l", HOSTILE))
+        return [LatestSample(labels=labels, timestamp_ms=0, value=1234567.0)]
+
+    async def history(self, company_id, server_id, metric, *, start_ms, end_ms, step_ms):
+        self.asked.append((company_id, server_id, metric, start_ms, end_ms, step_ms))
+        return [RangeSeries(labels=(("__name__", metric),), points=self.points)]
+
+    async def events(self, company_id, limit):
+        return ()
+
+
+def line(server_id="web1", *, up=True, ago=5):
+    seen = datetime.fromtimestamp(NOW - ago, UTC) if ago is not None else None
+    return ServerLine(company_id="acme", server_id=server_id, up=up, last_seen=seen, agents=1)
+
+
+def client(view, password=""):
+    app = console_app(view=view, clock=Clock(), password=Secret(password), refresh_seconds=10)
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://console.test")
+
+
+async def test_an_empty_fleet_says_what_to_do_next():
+    async with client(View()) as http:
+        page = await http.get("/")
+    assert page.status_code == 200
+    assert "ah-server hub license new" in page.text
+
+
+async def test_the_fleet_shows_state_and_last_sign_of_life():
+    view = View(line(), line("web2", up=False, ago=7200), line("web3", ago=None))
+    async with client(view) as http:
+        page = (await http.get("/")).text
+    assert "3 servers, 1 down" in page
+    for told in ("5 s ago", "2 h ago", "never", "/companies/acme/servers/web2"):
+        assert told in page
+
+
+async def test_what_servers_say_is_escaped_and_no_script_may_run():
+    async with client(View(line())) as http:
+        page = await http.get("/companies/acme/servers/web1")
+    assert page.status_code == 200
+    assert "<script" not in page.text
+    assert "1\u202f234\u202f567" in page.text
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src" not in policy
+    assert "unsafe-inline" not in policy
+
+
+async def test_an_unknown_server_or_chart_is_404():
+    async with client(View(line())) as http:
+        for path in (
+            "/companies/acme/servers/none",
+            "/companies/other/servers/web1",
+            "/companies/acme/servers/web1/charts/none.svg",
+            "/companies/acme/servers/web1/charts/cpu.svg?span=year",
+            "/nowhere",
+        ):
+            assert (await http.get(path)).status_code == 404
+
+
+async def test_a_chart_asks_for_whole_steps_that_end_with_the_one_that_has_begun():
+    view = View(line(), points=[(round(NOW * 1000) - 1000, 40.0)])
+    async with client(view) as http:
+        answer = await http.get("/companies/acme/servers/web1/charts/cpu.svg?span=5m")
+    assert answer.headers["content-type"] == "image/svg+xml"
+    ((_, _, metric, start_ms, end_ms, step_ms),) = view.asked
+    assert metric == "cpu_usage_percent"
+    assert end_ms - start_ms == 300_000
+    assert end_ms % step_ms == 0
+    assert 0 <= end_ms - NOW * 1000 < step_ms
+
+
+@pytest.mark.parametrize("spec", CHARTS)
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("count", [None, 0, 1, 2, 120])
+async def test_a_chart_is_a_document_without_scripts_whatever_it_is_given(spec, small, count):
+    start, end = 1_796_000_000_000, 1_796_000_300_000
+    rng = random.Random(7)
+    points = tuple((start + at * 2500, rng.uniform(-5, 150)) for at in range(count or 0))
+    series = [
+        RangeSeries(labels=(("__name__", "x"), ("mount", f"/{number}{HOSTILE}")), points=points)
+        for number in range(0 if count is None else 20)
+    ]
+    svg = draw(spec, series, start_ms=start, end_ms=end, step_ms=2500, small=small)
+    root = ET.fromstring(svg)
+    names = {element.tag.rsplit("}")[-1] for element in root.iter()}
+    assert "script" not in names
+    # Names of vocabularies are no addresses; nothing is loaded.
+    assert not re.findall(rb'(?:href|src)="[a-z]*:?//', svg)
+
+
+async def test_silence_is_a_gap_and_not_a_line():
+    start, step = 1_796_000_000_000, 2_500
+    stamps = [*range(0, 50_000, step), *range(200_000, 250_000, step)]
+    points = tuple((start + at, 50.0) for at in stamps)
+    series = [RangeSeries(labels=(("__name__", "x"),), points=points)]
+    svg = draw(CHARTS[0], series, start_ms=start, end_ms=start + 300_000, step_ms=step)
+    pieces = re.findall(rb'd="M([^"]*)" class="line reactive', svg)
+    assert len(pieces) == 2
+
+
+async def test_the_password_is_asked_for_everywhere_but_at_the_health_check():
+    async with client(View(line()), password="pass-canary") as http:
+        for path in ("/", "/companies/acme/servers/web1", "/static/console.css"):
+            denied = await http.get(path)
+            assert denied.status_code == 401
+            assert "basic" in denied.headers["www-authenticate"].lower()
+            assert (await http.get(path, auth=("any", "wrong"))).status_code == 401
+            assert (await http.get(path, auth=("any", "pass-canary"))).status_code == 200
+        broken = await http.get("/", headers={"Authorization": "Basic %%%"})
+        assert broken.status_code == 401
+        assert (await http.get("/healthz")).status_code == 200

@@ -1,0 +1,74 @@
+"""What others may import; a change here is a change of the public interface."""
+
+import importlib
+
+import pytest
+
+EXPORTS = {
+    "ah_server": ["__version__"],
+    "ah_server.cli": ["EXIT_CODES", "main"],
+    "ah_server.console": [
+        "CHARTS",
+        "ChartSpec",
+        "Fleet",
+        "FleetView",
+        "ServerLine",
+        "console_app",
+        "draw",
+    ],
+    "ah_server.demo": ["DemoFolders", "Voice", "check", "default_folder", "show"],
+    "ah_server.hub": [
+        "PREFIX",
+        "AgentLine",
+        "Bridge",
+        "CompanySettingsTable",
+        "EnrollRefusedError",
+        "EventLog",
+        "FaultPlan",
+        "Faults",
+        "FencedError",
+        "HubDatabase",
+        "Identities",
+        "LicenseLine",
+        "LoggedEvent",
+        "hub_app",
+        "open_database",
+        "to_incident",
+    ],
+    "ah_server.settings": [
+        "ENVIRONMENT_PREFIX",
+        "Address",
+        "AdminSettings",
+        "AlertingSettings",
+        "BusSettings",
+        "ConsoleSettings",
+        "HubSettings",
+        "IngestSettings",
+        "LogSettings",
+        "MailSettings",
+        "NotifySettings",
+        "OutboxSettings",
+        "RegistrySettings",
+        "Secret",
+        "ServerSettings",
+        "SettingLine",
+        "StoreSettings",
+        "WorkerSettings",
+        "load_settings",
+        "setting_lines",
+        "settings_from",
+    ],
+    "ah_server.wiring": [
+        "Assembly",
+        "CollectorSide",
+        "HubSide",
+        "NotifySide",
+        "Seams",
+        "assembled",
+    ],
+}
+
+
+@pytest.mark.parametrize("module", EXPORTS)
+def test_a_module_exports_what_was_agreed(module):
+    assert sorted(importlib.import_module(module).__all__) == sorted(EXPORTS[module])
