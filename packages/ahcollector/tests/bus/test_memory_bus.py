@@ -5,6 +5,7 @@ import pytest
 
 from ahcollector.bus import InProcessBus, shard_for
 from ahcollector.errors import BusError, BusFull
+from ahcollector.metrics import PrometheusMetrics
 from ahcollector.testing import FakeClock
 from ahcollector.testing._contracts.bus import batch_of
 
@@ -81,3 +82,12 @@ async def test_stopped_workers_and_a_full_shard_trim_nothing():
     await bus.close()
     await bus.subscribe(range(64), handler)
     assert taken == [batch_of(number) for number in range(256)]
+
+
+async def test_the_depth_of_each_shard_is_a_metric():
+    metrics = PrometheusMetrics()
+    bus = InProcessBus(clock=FakeClock(), metrics=metrics)
+    await bus.publish(batch_of(1))
+    await bus.publish(batch_of(2))
+    labels = {"shard": str(shard_for("web-1"))}
+    assert metrics.registry.get_sample_value("ahc_bus_depth", labels) == 2

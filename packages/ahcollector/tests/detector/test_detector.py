@@ -98,6 +98,7 @@ async def test_silence_is_one_down_and_a_contact_one_up():
     assert world.value("ahc_events_emitted_total", type="agent.down") == 1
     assert world.value("ahc_events_emitted_total", type="agent.up") == 1
     assert world.value("ahc_events_retry") == 0
+    assert world.value("ahc_events_lost_total", type="agent.down") == 0
     assert world.value("ahc_last_scan_timestamp_seconds") > 0
 
 

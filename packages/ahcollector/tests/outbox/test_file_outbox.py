@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -224,6 +225,26 @@ async def test_a_long_history_is_compacted(directory):
     outbox = await opened(directory)
     assert await numbers(outbox) == [1_000_000]
     assert await outbox.append([event(519)], T0) == 0
+    await outbox.close()
+
+
+async def test_a_compaction_that_fails_costs_nothing(directory, monkeypatch):
+    outbox = await opened(directory)
+    await outbox.append([event(number) for number in range(2_000)], T0)
+    delivered = [event(number).event_id for number in range(1_999)]
+    with monkeypatch.context() as patched:
+
+        def full(*_, **__):
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+        patched.setattr(tempfile, "mkstemp", full)
+        assert await outbox.ack(delivered, None) == 1_999
+    assert await numbers(outbox) == [1_999]
+    assert (directory / "outbox.log").read_bytes().count(b"\n") == 2_001
+    await outbox.append([event(6_000)], T0)
+    await outbox.close()
+    outbox = await opened(directory)
+    assert await numbers(outbox) == [1_999, 6_000]
     await outbox.close()
 
 

@@ -142,3 +142,14 @@ def test_points_stay_sorted_and_single(written, oldest):
     assert series.count_from(oldest) == sum(at >= oldest for at in expected)
     assert series.cut(oldest) == sum(at < oldest for at in expected)
     assert all(at >= oldest for at in series.timestamps)
+
+
+def test_aggregates_of_huge_values():
+    """A sum may overflow; a mean never does."""
+    series = MemorySeries()
+    series.put(1, 1.7e308)
+    series.put(2, 1.7e308)
+    expected = {Aggregate.SUM: math.inf, Aggregate.AVG: 1.7e308, Aggregate.MAX: 1.7e308}
+    for how, value in expected.items():
+        found = series.range(10, 10, 10, aggregate=how, oldest_ms=0)
+        assert found == ((10, value),)

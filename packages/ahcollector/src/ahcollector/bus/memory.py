@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Collection, Mapping
+from functools import partial
 
 import anyio
 import attrs
@@ -51,6 +52,10 @@ class _Shard:
         """Put what is held before what waits, in the old order."""
         self.waiting.extendleft(reversed(self.held.values()))
         self.held.clear()
+
+
+def _waiting(shard: _Shard) -> float:
+    return float(len(shard.waiting))
 
 
 class _Delivery:
@@ -110,6 +115,8 @@ class InProcessBus:
         self._dead: deque[BusDeadLetter] = deque(maxlen=dead_max)
         self._closed = False
         self.dead_total = 0
+        for shard in self._shards:
+            self._metrics.watch(names.BUS_DEPTH, partial(_waiting, shard), shard=str(shard.number))
 
     async def publish(self, batch: SampleBatch) -> None:
         """Put a batch on its shard."""

@@ -16,6 +16,7 @@ from ahcollector.errors import OutboxError, PresenceError
 from ahcollector.metrics import Metrics, NullMetrics
 from ahcollector.outbox.base import Outbox
 from ahcollector.presence.base import Presence, Transition
+from ahwire import EventType
 
 __all__ = ["Detector", "ScanReport"]
 
@@ -97,6 +98,9 @@ class Detector:
         self._blind_grace_max_seconds = blind_grace_max_seconds
         self._sight: Sight | None = None
         self._blind = False
+        for kind in (EventType.AGENT_DOWN, EventType.AGENT_UP):
+            # Nothing here can lose an event; the zero is there for the alert that watches it.
+            self._metrics.inc(names.EVENTS_LOST, 0, type=kind.value)
 
     async def run(self) -> None:
         """Scan at once, then each interval, until cancelled."""
