@@ -1,6 +1,7 @@
 """Charts of one server, drawn as SVG by pygal, without scripts or anything from outside."""
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -12,6 +13,10 @@ from pygal.etree import etree
 from pygal.style import Style
 
 from ahcollector.store import RangeSeries
+
+# Importing pygal puts a finder for its map plug-ins in the way of every later import, of a kind that
+# Python warns about. No map is drawn here, so the finder goes.
+sys.meta_path[:] = [one for one in sys.meta_path if type(one).__name__ != "PluginImportFixer"]
 
 SPANS: Mapping[str, int] = MappingProxyType(
     {"5m": 300, "hour": 3600, "day": 86_400, "week": 604_800}
