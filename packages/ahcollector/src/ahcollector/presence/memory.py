@@ -16,6 +16,7 @@ import anyio.to_thread
 
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import PresenceError, SnapshotError
+from ahcollector.presence._beacons import after_beacon
 from ahcollector.presence._deadlines import DeadlineQueue
 from ahcollector.presence._intents import Intents
 from ahcollector.presence._seen import Contacts
@@ -333,16 +334,7 @@ class MemoryPresence:
 
     async def beacon(self, now: float) -> None:
         """Note that agents could be heard."""
-        sight = self._sight
-        if sight is None:
-            self._sight = IngestSight(at=now, since=now, dark_seconds=None)
-        elif now - sight.at > self._beacon_max_age_seconds:
-            self._sight = IngestSight(at=now, since=now, dark_seconds=now - sight.at)
-        else:
-            # The clock may have stepped back; a beginning in the future would mean nothing.
-            self._sight = IngestSight(
-                at=now, since=min(sight.since, now), dark_seconds=sight.dark_seconds
-            )
+        self._sight = after_beacon(self._sight, now, self._beacon_max_age_seconds)
         self._changes += 1
 
     async def ingest_sight(self) -> IngestSight | None:
