@@ -1,22 +1,15 @@
 """Charts of one server, drawn as SVG by pygal, without scripts or anything from outside."""
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
 import attrs
-import pygal
-from pygal.etree import etree
-from pygal.style import Style
 
+from ah_server.console._pygal import XY, Style, etree
 from ahcollector.store import RangeSeries
-
-# Importing pygal puts a finder for its map plug-ins in the way of every later import, of a kind that
-# Python warns about. No map is drawn here, so the finder goes.
-sys.meta_path[:] = [one for one in sys.meta_path if type(one).__name__ != "PluginImportFixer"]
 
 SPANS: Mapping[str, int] = MappingProxyType(
     {"5m": 300, "hour": 3600, "day": 86_400, "week": 604_800}
@@ -108,7 +101,7 @@ def draw(
     Returns:
         An SVG document.
     """
-    chart = pygal.XY(
+    chart = XY(
         style=_STYLE,
         js=[],
         show_dots=False,
