@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import heapq
 import logging
 import math
@@ -184,7 +183,7 @@ class MemoryPresence:
         return PresenceImage(
             sight=self._sight,
             epoch=self._epoch,
-            agents=tuple(copy.copy(state) for state in self._agents.values()),
+            agents=tuple(state.copy() for state in self._agents.values()),
             gone=tuple(self._gone.values()),
             intents=self._intents.all(),
         )
