@@ -10,6 +10,7 @@ from ahwal.errors import WALWriteError
 from ahwal.sender import _batch
 from ahwal.testing import ScriptedAnswer, acknowledge, refuse
 from ahwire import limits
+from ahwire.agent_pb2 import MetricsBatch
 from ahwire.batch import count_points
 
 pytestmark = pytest.mark.anyio
@@ -382,3 +383,34 @@ def test_sequence_numbers_rise_through_a_clock_that_stands_or_goes_back():
     assert taken == sorted(set(taken))
     numbers.above(taken[-1] + 10**9)
     assert numbers.next() > taken[-1] + 10**9
+
+
+def batches_of(rig, count, points):
+    """Serialized batches as an earlier process would have left them, a cycle of 30 s apart."""
+    for number in range(count):
+        time_ms = round((rig.clock.time() - (count - number) * 30 / count) * 1000)
+        batch = MetricsBatch(seq=number + 1, collected_at_ms=time_ms)
+        for index in range(points):
+            series = batch.series.add(name="work")
+            series.labels.add(name="index", value=str(index))
+            series.points.add(ts_ms=time_ms, value=number)
+        yield batch.SerializeToString()
+
+
+async def test_ten_thousand_batches_of_an_earlier_process_arrive(rig):
+    # W21, after the restart.
+    rig.queue.append_many(list(batches_of(rig, 10_000, 1)))
+    while rig.status.queued_batches:
+        await rig.tick()
+    assert rig.status.delivered == rig.status.inherited == 10_000
+    values = {p.value for b in rig.collector.batches() for s in b.series for p in s.points}
+    assert len(values) == 10_000
+
+
+async def test_a_days_backlog_of_150_points_a_batch_drains_in_ten_minutes(rig):
+    rig.queue.append_many(list(batches_of(rig, 2_880, 150)))
+    started = rig.clock.monotonic()
+    while rig.status.queued_batches:
+        await rig.tick()
+    assert rig.status.delivered == 2_880 * 150
+    assert rig.clock.monotonic() - started <= 600

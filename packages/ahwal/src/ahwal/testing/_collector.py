@@ -291,7 +291,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _answer(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:
+            # The client died in the middle; a server has nothing to process then.
+            self.close_connection = True
+            return
         answer = self.owner.answer_to(
             RecordedRequest(
                 method=self.command,
