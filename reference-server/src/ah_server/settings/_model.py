@@ -178,6 +178,9 @@ class StoreSettings:
     retention_hours: float = _setting(
         168.0, "age at which the embedded store forgets a sample", between=(0.1, 24 * 366)
     )
+    snapshot_seconds: float = _setting(
+        30.0, "time between two snapshots of the embedded store", between=(1, 3600)
+    )
     points_max: int = _setting(
         5_000_000,
         "points the embedded store holds; the oldest go first",

@@ -14,8 +14,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import attrs
+import sqlalchemy.exc
 
 from ah_server.console import Fleet, console_app
+from ah_server.errors import StateDirectoryError
 from ah_server.parts import Part
 from ah_server.settings import Address, Secret, ServerSettings
 from ah_server.state_directory import StateDirectory
@@ -24,8 +26,10 @@ from ah_server.wiring._collector import collector_side
 from ah_server.wiring._door import CollectorSide
 from ah_server.wiring._hub import HubSide, bridge_part, hub_side
 from ah_server.wiring._notify import NotifySide, notify_side
-from ah_server.wiring._seams import Seams, bind_all, web
+from ah_server.wiring._seams import Doors, Seams, bind_all, web
+from ahcollector.errors import CollectorError
 from ahcollector.hub import HttpHub
+from ahnotify.errors import NotifyError
 
 
 @attrs.frozen(kw_only=True)
@@ -52,56 +56,64 @@ async def assembled(
         StateDirectoryError: the state directory cannot be used, or another process holds it.
         SettingsError: settings contradict what was found.
     """
-    seams = Seams() if seams is None else seams
     async with AsyncExitStack() as stack:
-        doors = bind_all(settings, stack)
-        state = StateDirectory.open(settings.state_dir)
-        stack.callback(state.close)
-        admin_token = state.secret("admin.token", settings.admin.token)
-        hub_token = state.secret("hub.token", settings.hub.token)
-        hub, hub_parts = await hub_side(settings, seams, doors, hub_token, stack)
-        notify, notify_parts = await notify_side(settings, seams, doors, stack)
-        base_url = settings.hub.base_url or f"http://{bound_address(doors.hub).netloc}"  # type: ignore[arg-type]  # bound when there is no base_url
-        client = HttpHub(
-            base_url=base_url,
-            token=hub_token.reveal(),
-            clock=seams.clock,
-            timeout_seconds=settings.hub.timeout_seconds,
-        )
-        stack.push_async_callback(client.aclose)
-        collector, collector_parts = await collector_side(
-            settings, seams, doors, client, admin_token, stack
-        )
-        bridge_parts = () if hub is None else (bridge_part(hub, notify, seams),)
-        view = Fleet(
+        try:
+            assembly = await _compose(settings, Seams() if seams is None else seams, stack)
+        except (CollectorError, NotifyError, sqlalchemy.exc.SQLAlchemyError, OSError) as error:
+            raise StateDirectoryError(
+                f"what state_dir {settings.state_dir} holds cannot be used: {error}; repair it, or"
+                " set another state_dir"
+            ) from error
+        yield assembly
+
+
+async def _compose(settings: ServerSettings, seams: Seams, stack: AsyncExitStack) -> Assembly:
+    doors = bind_all(settings, stack)
+    state = StateDirectory.open(settings.state_dir)
+    stack.callback(state.close)
+    admin_token = state.secret("admin.token", settings.admin.token)
+    hub_token = state.secret("hub.token", settings.hub.token)
+    hub, hub_parts = await hub_side(settings, seams, doors, hub_token, stack)
+    notify, notify_parts = await notify_side(settings, seams, doors, stack)
+    client = HttpHub(
+        base_url=_hub_url(settings, doors),
+        token=hub_token.reveal(),
+        clock=seams.clock,
+        timeout_seconds=settings.hub.timeout_seconds,
+    )
+    stack.push_async_callback(client.aclose)
+    collector, collector_parts = await collector_side(
+        settings, seams, doors, client, admin_token, stack
+    )
+    bridge_parts = () if hub is None else (bridge_part(hub, notify, seams),)
+    console = console_app(
+        view=Fleet(
             presence=collector.presence,
             store=collector.store,
             event_log=None if hub is None else hub.event_log,
-        )
-        console = console_app(
-            view=view,
-            clock=seams.clock,
-            password=settings.console.password,
-            refresh_seconds=settings.console.refresh_seconds,
-        )
-        yield Assembly(
-            parts=seams.parts(
-                (
-                    *hub_parts,
-                    *notify_parts,
-                    *bridge_parts,
-                    *collector_parts,
-                    web("console", console, doors.console),
-                )
-            ),
-            addresses={
-                name: bound_address(door)
-                for name, door in attrs.asdict(doors, recurse=False).items()
-                if door is not None
-            },
-            admin_token=admin_token,
-            hub_token=hub_token,
-            hub=hub,
-            notify=notify,
-            collector=collector,
-        )
+        ),
+        clock=seams.clock,
+        password=settings.console.password,
+        refresh_seconds=settings.console.refresh_seconds,
+    )
+    console_part = web("console", console, doors.console)
+    parts = (*hub_parts, *notify_parts, *bridge_parts, *collector_parts, console_part)
+    return Assembly(
+        parts=seams.parts(parts),
+        addresses={
+            name: bound_address(door)
+            for name, door in attrs.asdict(doors, recurse=False).items()
+            if door is not None
+        },
+        admin_token=admin_token,
+        hub_token=hub_token,
+        hub=hub,
+        notify=notify,
+        collector=collector,
+    )
+
+
+def _hub_url(settings: ServerSettings, doors: Doors) -> str:
+    if doors.hub is None:
+        return settings.hub.base_url
+    return f"http://{bound_address(doors.hub).netloc}"

@@ -15,9 +15,9 @@ from ahcollector.bus import InProcessBus
 from ahcollector.detector import Detector, Reporter, TrafficTotals
 from ahcollector.hub import HttpHub
 from ahcollector.metrics import PrometheusMetrics
-from ahcollector.outbox import FileOutbox, OutboxBounds, OutboxSender
+from ahcollector.outbox import FileOutbox, LocalLease, OutboxBounds, OutboxSender
 from ahcollector.presence import MemoryPresence
-from ahcollector.store import MemoryStore
+from ahcollector.store import MemoryStore, StoreSnapshot
 from ahcollector.worker import FileDeadBatches, Worker
 from ahwire import UUID7Generator
 
@@ -61,9 +61,17 @@ async def collector_side(
         tls_cert=settings.ingest.tls_cert,
         tls_key=settings.ingest.tls_key,
     )
+    keeper = StoreSnapshot(
+        store=side.store,
+        path=settings.state_dir / "samples.log",
+        clock=seams.clock,
+        interval_seconds=settings.store.snapshot_seconds,
+    )
+    await keeper.load()
     flush = settings.worker.shutdown_flush_seconds
     parts = (
         Loop(name="presence file", body=partial(side.presence.run, clock=seams.clock)),
+        Loop(name="store file", body=keeper.run, stop_seconds=5.0),
         *door.loops,
         Loop(name="worker", body=worker.run, stop_seconds=flush + 1),
         *_silence(settings, seams, hub, side, worker),
@@ -113,6 +121,7 @@ def _silence(
         hub=hub,
         clock=seams.clock,
         rng=seams.rng,
+        lease=LocalLease(clock=seams.clock),
         metrics=side.metrics,
         batch_max=settings.outbox.batch_max,
         poll_seconds=settings.outbox.flush_interval_seconds,
