@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+import threading
 from datetime import UTC, datetime, timedelta, timezone
 
 import anyio
@@ -119,9 +120,14 @@ async def test_a_cancelled_task_ends_outside_of_its_transaction(database):
 @pytest.mark.anyio
 async def test_a_database_that_is_not_there_is_one_error_of_ours(tmp_path):
     database = Database.open(f"sqlite:///{tmp_path / 'no' / 'such' / 'folder.db'}")
+    before = set(threading.enumerate())
     with pytest.raises(DatabaseUnavailableError):
         await database.check()
     await database.aclose()
+    for thread in set(threading.enumerate()) - before:
+        if "connection_worker" in thread.name:
+            # The driver's thread reports its end to this event loop, so the loop must outlive it.
+            await anyio.to_thread.run_sync(thread.join)
 
 
 @pytest.mark.anyio
