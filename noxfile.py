@@ -7,11 +7,13 @@ own, since what they show is that something works without the workspace.
 import functools
 import os
 import shutil
+import subprocess
 import sys
 import time
 import tomllib
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -245,25 +247,39 @@ def alone(session: nox.Session) -> None:
     """Each package from its wheel, with what it declares and nothing else; its own tests."""
     wheels = build_wheels(session)
     failed = []
+    ready: dict[str, Path] = {}
     for name in session.posargs or PACKAGES:
         try:
-            test_alone(session, name, wheels)
+            install_alone(session, name, wheels, extras=False)
+            ready[name] = install_alone(session, name, wheels, extras=True)
         except CommandFailed:  # look at the others all the same
             failed.append(name)
+    # Much of a test run is waiting, so the machine's cores are shared by several.
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        runs = {name: pool.submit(run_alone, name, python) for name, python in ready.items()}
+        for name, run in runs.items():
+            done = run.result()
+            print(f"\n{name}: {' '.join(done.args)}\n{done.stdout}", flush=True)
+            failed += [name] if done.returncode else []
     if failed:
         session.error(f"not on their own feet: {', '.join(failed)}")
 
 
-def test_alone(session: nox.Session, name: str, wheels: dict[str, Path]) -> None:
-    """Show that one package can be imported bare, and run its tests with its extras."""
-    install_alone(session, name, wheels, extras=False)
-    python = install_alone(session, name, wheels, extras=True)
-    session.run(
-        *(str(python.parent / "pytest"), "-q", "-p", "no:cacheprovider"),
-        *("-m", "not service and not nightly", report(f"alone-{name}")),
-        f"{PACKAGES[name]}/tests",
+def run_alone(name: str, python: Path) -> "subprocess.CompletedProcess[str]":
+    """Run the tests of one package with its own interpreter and return what they print."""
+    return subprocess.run(
+        [
+            *(str(python.parent / "pytest"), "-q", "-p", "no:cacheprovider"),
+            *("-m", "not service and not nightly", report(f"alone-{name}")),
+            f"{PACKAGES[name]}/tests",
+        ],
         # The environment's own commands (ahagent, ah-server) are the ones to be found.
-        env={"PATH": os.pathsep.join([str(python.parent), os.environ.get("PATH", "")])},
+        env=os.environ | {"PATH": os.pathsep.join([str(python.parent), os.environ["PATH"]])},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
 
 
