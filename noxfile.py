@@ -298,7 +298,16 @@ def end_to_end(session: nox.Session) -> None:
 @gate
 def docs(session: nox.Session) -> None:
     """The documentation, built strictly and offline."""
-    tool(session, "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(ROOT / "site"))
+    tool(
+        session,
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(ROOT / "site"),
+        NO_MKDOCS_2_WARNING="1",
+    )
 
 
 @nox.session
