@@ -227,6 +227,7 @@ def quiet(caplog):
 
 
 def test_loses_nothing_at_any_of_500_power_cuts():
+    """W2, and at every other call: each history crashes twice in a row."""
     cuts = 0
     seed = 0
     while cuts < 600:
