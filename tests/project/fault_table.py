@@ -127,8 +127,8 @@ def table() -> str:
     lines = [
         "# Faults of the field, and the tests that show them",
         "",
-        "Each line is a fault that really happened to systems of this kind. The tests beside it put",
-        "it in and check the right outcome. Written by `tests/project/fault_table.py`.",
+        "Each line is a fault that really happened to systems of this kind. The tests beside it",
+        "put it in and check the right outcome. Written by `tests/project/fault_table.py`.",
         "",
         "| fault | what happens | shown by |",
         "| --- | --- | --- |",
