@@ -1,1 +1,3 @@
 """Texts of messages."""
+
+__all__: list[str] = []

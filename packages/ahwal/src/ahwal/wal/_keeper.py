@@ -200,7 +200,7 @@ class Keeper:
         kept = {self._writer.segment, self._protected()}
         going = [s for s in self._index.segments if s in self._index.dead and s not in kept]
         for segment in going:
-            if self._attempt(lambda segment=segment: self._unlink(segment)):  # type: ignore[misc]
+            if self._attempt(lambda segment=segment: self._unlink(segment)):  # type: ignore[misc]  # a default in a lambda
                 self._index.drop_segment(segment)
             else:
                 self._pending = True
