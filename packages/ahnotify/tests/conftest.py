@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import email.policy
+import shutil
 import socket
 from email.message import EmailMessage
 
@@ -36,11 +37,18 @@ def clock():
     return FakeClock(NOW.timestamp())
 
 
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory):
+    """An empty database with all tables, made once by the migrations and then copied."""
+    path = tmp_path_factory.mktemp("database") / "empty.db"
+    migrate(f"sqlite:///{path}")
+    return path
+
+
 @pytest.fixture
-def url(tmp_path):
-    url = f"sqlite:///{tmp_path / 'notify.db'}"
-    migrate(url)
-    return url
+def url(tmp_path, migrated):
+    shutil.copy(migrated, tmp_path / "notify.db")
+    return f"sqlite:///{tmp_path / 'notify.db'}"
 
 
 @pytest.fixture
@@ -52,7 +60,7 @@ async def database(url, anyio_backend):
 
 @pytest.fixture
 def broker(database, clock):
-    return SqlBroker(database=database, clock=clock)
+    return SqlBroker(database=database, clock=clock, poll_seconds=0.25)
 
 
 @pytest.fixture
@@ -151,14 +159,16 @@ def channels(settings, clock):
 class Center:
     """All zones in one task group."""
 
-    def __init__(self, database, broker, rules, channels, clock, *, record=True) -> None:
+    def __init__(self, database, broker, rules, channels, clock, *, record=True, **sending) -> None:
         self.record = record
         self.clock = clock
         self.broker = broker
         self.cache = RuleCache(store=rules, clock=clock)
         self.matching = Matching(database=database, broker=broker, rules=self.cache, clock=clock)
         self.scheduling = Scheduling(database=database, broker=broker, clock=clock)
-        self.sending = Sending(database=database, broker=broker, channels=channels, clock=clock)
+        self.sending = Sending(
+            database=database, broker=broker, channels=channels, clock=clock, **sending
+        )
         self.recorder = DeadLetterRecorder(database=database, broker=broker, clock=clock)
         self.store = SqlIncidentStore(database=database, clock=clock)
         self.incidents = IncidentRecorder(store=self.store, broker=broker, clock=clock)
@@ -204,7 +214,7 @@ async def center(database, broker, rules, channels, clock):
 @pytest.fixture
 async def center_without_incidents(database, broker, rules, channels, clock):
     """The same without what stores incidents."""
-    center = Center(database, broker, rules, channels, clock, record=False)
+    center = Center(database, broker, rules, channels, clock, record=False, missing_wait_seconds=45)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(center.run)
         yield center

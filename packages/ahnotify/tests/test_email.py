@@ -6,6 +6,7 @@ import email
 import email.policy
 import ssl
 from datetime import UTC, datetime, timedelta
+from email.header import decode_header, make_header
 
 import pytest
 from aiosmtpd.controller import Controller
@@ -25,7 +26,7 @@ from ahnotify.errors import (
 )
 from ahnotify.providers._addresses import is_address
 from ahnotify.providers.base import Content, OutgoingMessage, TargetContact
-from ahnotify.providers.email import EmailProvider, EmailSettings, build_mail
+from ahnotify.providers.email import EmailProvider, EmailSettings, _line, build_mail
 
 ANN = TargetContact(contact_id="c-1", address="ann@acme.example")
 HEADERS = {
@@ -115,6 +116,8 @@ def test_any_subject_is_one_line_that_reads_back(subject):
     head = raw.split(b"\n\n", 1)[0]
     assert all(len(line) <= 998 for line in head.split(b"\n"))
     parsed = email.message_from_bytes(raw, policy=email.policy.compat32)
+    read = str(make_header(decode_header(parsed["Subject"] or "")))
+    assert " ".join(read.split()) == " ".join(_line(subject).split())
     assert {name.lower() for name, _ in parsed.items()} == HEADERS
     assert len(parsed.keys()) == len(HEADERS)
 

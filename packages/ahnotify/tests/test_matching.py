@@ -13,6 +13,7 @@ from ahnotify.broker.base import DEAD_LETTERS, DELIVERY_INSTANT, INCIDENT_EVENTS
 from ahnotify.broker.sql import SqlBroker
 from ahnotify.database import _runtime_tables as t
 from ahnotify.errors import BrokerUnavailableError
+from ahnotify.matching._decisions import Decision, DecisionKey, DecisionStore
 from ahnotify.testing import DIGEST_RULE, INSTANT_RULE, NOW, incident, seed
 from ahrules import RateLimit, TokenBucketLimiter
 from ahwire import NotificationMessage
@@ -262,3 +263,18 @@ async def test_matching_waits_for_its_rules(broker, database, make, rules, direc
         return len(await rows(database, t.notification_decisions)) == 1
 
     await run_until(matching, matched)
+
+
+async def test_a_decision_that_somebody_else_stored_first_is_not_stored_again(database):
+    event = incident()
+    key = DecisionKey("silent", "email", "user", "ann")
+    period = (NOW, NOW + timedelta(hours=1))
+    decision = Decision(key=key, notification_uuid="n", mode="digest", period=period)
+    store = DecisionStore(database=database)
+    assert await store.add(event, [decision], NOW) == {key}
+    assert await store.add(event, [decision], NOW) == set()
+    assert await rows(database, t.notification_batches, "event_id") == [("e-1",)]
+    # Even one that would be decided otherwise now: what is stored is followed as it stands.
+    other = Decision(key=key, notification_uuid="n", mode="instant", message=b"{}")
+    assert await store.add(event, [other], NOW) == set()
+    assert await rows(database, t.notification_decisions, "mode") == [("digest",)]

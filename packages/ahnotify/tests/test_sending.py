@@ -18,7 +18,6 @@ from ahnotify.errors import (
     UnknownOutcomeError,
 )
 from ahnotify.providers.base import Channel, ProviderResult, UnknownPolicy
-from ahnotify.sending._reader import WeightedTurns
 from ahnotify.testing import incident, seed
 from ahwire import NotificationMessage
 from ahwire import notification as wire
@@ -158,7 +157,8 @@ async def test_a_channel_that_always_fails_is_tried_four_times_on_time_then_is_d
                     await clock.advance(0.05)
             ((due,),) = await post.rows(t.delivery_targets, "next_attempt_at")
             assert len(provider.calls) == number
-            assert delay <= due.timestamp() - provider.calls[-1][0] < delay + 30
+            waited = due.timestamp() - provider.calls[-1][0]
+            assert delay - 0.001 <= waited < delay + 30
             await clock.advance(due.timestamp() - 1 - clock.time())
             await anyio.sleep(0.2)
             assert len(provider.calls) == number
@@ -392,22 +392,3 @@ async def test_a_call_longer_than_the_lease_is_a_wrong_setting(post):
     channel = Channel(provider=Scripted(), settings=None, attempt_timeout_seconds=90)
     with pytest.raises(ConfigurationError, match="lease_seconds"):
         Sending(database=post.database, broker=post.broker, channels={"email": channel})
-
-
-def test_instant_messages_go_first_but_never_starve_digests():
-    turns = WeightedTurns({"instant": 100, "digest": 1})
-    taken = []
-    for _ in range(1_010):
-        name = turns.order()[0]
-        turns.took(name)
-        taken.append(name)
-    assert taken.count("digest") == 10
-    assert taken[100] == "digest"
-
-
-def test_a_queue_alone_is_taken_without_a_pause():
-    turns = WeightedTurns({"instant": 3, "digest": 1})
-    for _ in range(10):
-        assert "digest" in turns.order()
-        turns.took("digest")
-    assert turns.order()[0] == "instant"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ahnotify.matching import publish_incidents
-from ahnotify.testing import DIGEST_RULE, INSTANT_RULE, incident, seed
+from ahnotify.testing import DIGEST_RULE, INSTANT_RULE, NOW, incident, seed
 
 pytestmark = pytest.mark.anyio
 
@@ -111,7 +111,8 @@ async def test_a_digest_waits_for_missing_events_and_then_names_them(
     await center.store.write([known])
     await publish_incidents(broker, [known, missing])
     await center.until(lambda: center.matching.stats["decisions_digest"] == 2)
-    await center.until(lambda: center.scheduling.stats["published"], step_seconds=60)
+    hour_end = NOW.replace(hour=11, minute=0, second=0)
+    await clock.advance((hour_end - NOW).total_seconds() + 60)
     await center.until(lambda: center.sending.stats["events_missing"] >= 1)
     await center.until(lambda: center.sending.stats["events_missing"] >= 2, step_seconds=5)
     assert sink.mails == []

@@ -185,7 +185,7 @@ class SqlBroker:
         clock: AsyncClock | None = None,
         topology: Topology = TOPOLOGY,
         lease_seconds: float = 30,
-        poll_seconds: float = 0.25,
+        poll_seconds: float = 1,
         deliveries_max: int = 20,
     ) -> None:
         """Keep the collaborators; nothing is opened or started yet.
