@@ -84,6 +84,16 @@ async def test_a_rule_is_made_read_changed_and_ended(acme, rules, clock):
     assert (await cache.catalog()).rules.match(incident()) == []
 
 
+async def test_what_was_read_may_be_sent_back_as_it_is(acme):
+    await acme.post("/v1/rules", json=RULE | {"rule_id": "r"})
+    read = await acme.get("/v1/rules/r")
+    back = await acme.put(
+        "/v1/rules/r", json=read.json(), headers={"If-Match": read.headers["ETag"]}
+    )
+    assert back.status_code == 200
+    assert back.json() == read.json() | {"version": back.json()["version"]}
+
+
 async def test_making_the_same_rule_twice_is_refused(acme):
     assert (await acme.post("/v1/rules", json=RULE | {"rule_id": "r"})).status_code == 201
     assert (await acme.post("/v1/rules", json=RULE | {"rule_id": "r"})).status_code == 412

@@ -174,7 +174,7 @@ class Retry(JsonContract):
 
     Attributes:
         attempt: tries made, from 0.
-        epoch: rises when a person sends the message again from the dead letters.
+        epoch: rises with each retry; a message with a lower one than the record is an old copy.
         next_delay: ISO 8601 duration such as `PT1M`.
         last_error: cut at 1,024 characters.
     """

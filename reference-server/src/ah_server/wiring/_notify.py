@@ -64,7 +64,6 @@ async def notify_side(
         Loop(name="dead letters", body=dead.run),
         Loop(name="scheduling", body=scheduling.run),
         Loop(name="incidents", body=recorder.run),
-        Loop(name="rule cache", body=cache.run),
         Loop(name="matching", body=matching.run),
         web("notify", app, doors.notify),
     )
@@ -84,4 +83,7 @@ def _channels(settings: ServerSettings, seams: Seams) -> dict[str, ahnotify.Chan
         timeout_seconds=mail.timeout_seconds,
     )
     provider = EmailProvider(clock=seams.clock)
-    return {"email": ahnotify.Channel(provider=provider, settings=email)}
+    channel = ahnotify.Channel(
+        provider=provider, settings=email, attempt_timeout_seconds=mail.timeout_seconds
+    )
+    return {"email": channel}

@@ -128,6 +128,8 @@ class _Api:
         *,
         expected_version: int | None,
     ) -> Response:
+        # What GET answers may be sent back as it is; the version that counts is If-Match.
+        definition.pop("version", None)
         stored = await self._rules.put(
             caller.tenant_id,
             rule_id,
