@@ -131,6 +131,15 @@ async def test_a_chart_is_a_document_without_scripts_whatever_it_is_given(spec, 
     assert not re.findall(rb'(?:href|src)="[a-z]*:?//', svg)
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 100])
+async def test_samples_are_seen_however_few_they_are(count):
+    start = 1_796_000_000_000
+    points = tuple((start + at * 2500, 50.0) for at in range(count))
+    series = [RangeSeries(labels=(("__name__", "x"),), points=points)]
+    svg = draw(CHARTS[0], series, start_ms=start, end_ms=start + 300_000, step_ms=2500)
+    assert (b'"dot reactive' in svg or b'"line reactive' in svg) == bool(count)
+
+
 async def test_silence_is_a_gap_and_not_a_line():
     start, step = 1_796_000_000_000, 2_500
     stamps = [*range(0, 50_000, step), *range(200_000, 250_000, step)]

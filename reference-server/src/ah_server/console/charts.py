@@ -19,6 +19,7 @@ SPANS: Mapping[str, int] = MappingProxyType(
 DEFAULT_SPAN = "hour"
 POINTS_PER_CHART = 120
 _LINES_MAX = 8
+_LINE_POINTS_MIN = 3
 _STYLE = Style(
     background="transparent",
     plot_background="transparent",
@@ -104,7 +105,9 @@ def draw(
     chart = XY(
         style=_STYLE,
         js=[],
-        show_dots=False,
+        # One sample makes no line yet, and must be seen all the same.
+        show_dots=max((len(one.points) for one in series), default=0) < _LINE_POINTS_MIN,
+        dots_size=3,
         xrange=(start_ms / 1000, end_ms / 1000),
         range=(0, 100) if spec.percent else None,
         no_data_text="no samples" if small else "No samples in this time",

@@ -22,7 +22,7 @@ _UP_SECONDS = 15
 _WHOLE_SECONDS = 20
 _QUIET_SECONDS = 4
 _SHOWN_MAX = 5
-_DRAWN_LINE = 'class="line reactive'
+_DRAWN = ('class="line reactive', 'class="dot reactive')
 
 
 async def check(
@@ -85,8 +85,9 @@ async def _drawn(made: Stage) -> None:
     if made.server_id not in await made.probe.page(path):
         raise CheckFailedError(f"the console's page {path} does not show the server")
     for chart in ("cpu", "memory", "disk"):
-        if _DRAWN_LINE not in await made.probe.page(f"{path}/charts/{chart}.svg"):
-            raise CheckFailedError(f"the console draws no line in the {chart} chart")
+        svg = await made.probe.page(f"{path}/charts/{chart}.svg?span=5m")
+        if not any(mark in svg for mark in _DRAWN):
+            raise CheckFailedError(f"the console draws nothing in the {chart} chart")
     made.voice.proved("CPU, memory and disk are drawn by the console")
 
 
