@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from ah_server.console import CHARTS, ServerLine, console_app, draw
+from ah_server.console import CHARTS, ServerLine, ServerState, chart_of, console_app, draw
 from ah_server.settings import Secret
 from ahcollector.store import LatestSample, RangeSeries
 
@@ -50,9 +50,14 @@ class View:
         return ()
 
 
-def line(server_id="web1", *, up=True, ago=5):
-    seen = datetime.fromtimestamp(NOW - ago, UTC) if ago is not None else None
-    return ServerLine(company_id="acme", server_id=server_id, up=up, last_seen=seen, agents=1)
+def line(server_id="web1", *, state=ServerState.UP, ago=5):
+    return ServerLine(
+        company_id="acme",
+        server_id=server_id,
+        state=state,
+        last_seen=datetime.fromtimestamp(NOW - ago, UTC) if ago is not None else None,
+        interval_seconds=30.0,
+    )
 
 
 def client(view, password=""):
@@ -68,7 +73,7 @@ async def test_an_empty_fleet_says_what_to_do_next():
 
 
 async def test_the_fleet_shows_state_and_last_sign_of_life():
-    view = View(line(), line("web2", up=False, ago=7200), line("web3", ago=None))
+    view = View(line(), line("web2", state=ServerState.DOWN, ago=7200), line("web3", ago=None))
     async with client(view) as http:
         page = (await http.get("/")).text
     assert "3 servers, 1 down" in page
@@ -123,7 +128,7 @@ async def test_a_chart_is_a_document_without_scripts_whatever_it_is_given(spec, 
         RangeSeries(labels=(("__name__", "x"), ("mount", f"/{number}{HOSTILE}")), points=points)
         for number in range(0 if count is None else 20)
     ]
-    svg = draw(spec, series, start_ms=start, end_ms=end, step_ms=2500, small=small)
+    svg = draw(spec, series, start_ms=start, end_ms=end, gap_ms=5000, small=small)
     root = ET.fromstring(svg)
     names = {element.tag.rsplit("}")[-1] for element in root.iter()}
     assert "script" not in names
@@ -136,8 +141,55 @@ async def test_samples_are_seen_however_few_they_are(count):
     start = 1_796_000_000_000
     points = tuple((start + at * 2500, 50.0) for at in range(count))
     series = [RangeSeries(labels=(("__name__", "x"),), points=points)]
-    svg = draw(CHARTS[0], series, start_ms=start, end_ms=start + 300_000, step_ms=2500)
+    svg = draw(CHARTS[0], series, start_ms=start, end_ms=start + 300_000, gap_ms=5000)
     assert (b'"dot reactive' in svg or b'"line reactive' in svg) == bool(count)
+
+
+async def test_samples_of_a_slow_agent_are_joined_in_a_short_span():
+    at = round(NOW * 1000)
+    view = View(line(), points=[(at - ago * 30_000, 50.0) for ago in range(9, -1, -1)])
+    async with client(view) as http:
+        for path in ("charts/cpu", "metrics/ah_cpu_usage_percent"):
+            url = f"/companies/acme/servers/web1/{path}.svg?span=5m"
+            svg = (await http.get(url)).text
+            assert svg.count('class="line reactive') == 1
+
+
+async def test_a_lone_sample_between_gaps_is_a_dot():
+    start = 1_796_000_000_000
+    stamps = [0, 2500, 5000, 100_000, 200_000, 202_500]
+    points = tuple((start + at, 50.0) for at in stamps)
+    series = [RangeSeries(labels=(("__name__", "x"),), points=points)]
+    svg = draw(chart_of("x"), series, start_ms=start, end_ms=start + 300_000, gap_ms=5000)
+    assert b'"dot reactive' in svg
+
+
+async def test_every_metric_has_a_chart_of_its_own_by_its_labels():
+    start = 1_796_000_000_000
+    series = [
+        RangeSeries(
+            labels=(("__name__", "x"), ("company_id", "c"), ("server_id", "s"), ("queue", queue)),
+            points=((start, 1.0), (start + 2500, 2.0)),
+        )
+        for queue in ("mail", "print")
+    ]
+    svg = draw(chart_of("x"), series, start_ms=start, end_ms=start + 300_000, gap_ms=5000)
+    assert b"mail" in svg
+    assert b"print" in svg
+    async with client(View(line())) as http:
+        page = await http.get("/companies/acme/servers/web1")
+        assert "/companies/acme/servers/web1/metrics/ah_x?span=hour" in page.text
+        assert "charts/cpu.svg" not in page.text  # this server never sent it
+        one = await http.get("/companies/acme/servers/web1/metrics/ah_x?span=day")
+    assert "/metrics/ah_x.svg?span=day" in one.text
+
+
+async def test_a_server_that_never_reported_is_not_called_up():
+    async with client(View(line(state=ServerState.WAITING, ago=None))) as http:
+        fleet = (await http.get("/")).text
+        page = (await http.get("/companies/acme/servers/web1")).text
+    assert 'class="state waiting"' in fleet
+    assert "has not reported yet" in page
 
 
 async def test_silence_is_a_gap_and_not_a_line():
@@ -145,7 +197,7 @@ async def test_silence_is_a_gap_and_not_a_line():
     stamps = [*range(0, 50_000, step), *range(200_000, 250_000, step)]
     points = tuple((start + at, 50.0) for at in stamps)
     series = [RangeSeries(labels=(("__name__", "x"),), points=points)]
-    svg = draw(CHARTS[0], series, start_ms=start, end_ms=start + 300_000, step_ms=step)
+    svg = draw(CHARTS[0], series, start_ms=start, end_ms=start + 300_000, gap_ms=2 * step)
     pieces = re.findall(rb'd="M([^"]*)" class="line reactive', svg)
     assert len(pieces) == 2
 

@@ -13,6 +13,8 @@ EXPORTS = {
         "Fleet",
         "FleetView",
         "ServerLine",
+        "ServerState",
+        "chart_of",
         "console_app",
         "draw",
     ],

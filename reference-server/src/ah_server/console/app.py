@@ -15,10 +15,20 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ah_server.console.charts import CHARTS, DEFAULT_SPAN, SPANS, draw, step_seconds
-from ah_server.console.fleet import FleetView
+from ah_server.console.charts import (
+    CHARTS,
+    DEFAULT_SPAN,
+    SPANS,
+    ChartSpec,
+    chart_of,
+    draw,
+    step_seconds,
+)
+from ah_server.console.fleet import FleetView, ServerLine
 from ah_server.settings import Secret
+from ahcollector.store import LatestSample
 from ahwire import Clock, now_ms
+from ahwire.names import metric_name
 
 _POLICY = (
     "default-src 'none'; img-src 'self'; style-src 'self'; base-uri 'none'; form-action 'self'"
@@ -46,6 +56,8 @@ def console_app(
             Route("/", pages.fleet),
             Route(server, pages.server),
             Route(server + "/charts/{slug}.svg", pages.chart),
+            Route(server + "/metrics/{metric}.svg", pages.metric_chart),
+            Route(server + "/metrics/{metric}", pages.metric),
             Route("/healthz", _healthz),
             Mount("/static", StaticFiles(packages=[("ah_server", "console/static")])),
         ],
@@ -97,37 +109,56 @@ class _Pages:
             undefined=StrictUndefined,
         )
         self._templates.globals.update(refresh_seconds=refresh_seconds, path_of=_path_of)
-        self._templates.filters.update(ago=self._ago, number=_number)
+        self._templates.filters.update(ago=self._ago, number=_number, utc=_utc)
 
     async def fleet(self, _request: Request) -> Response:
         return self._html("fleet.html", servers=await self._view.servers())
 
     async def server(self, request: Request) -> Response:
-        company_id = request.path_params["company_id"]
-        server_id = request.path_params["server_id"]
-        line = await self._view.server(company_id, server_id)
+        line = await self._line(request)
         if line is None:
             return await self.not_found(request, None)
-        span = request.query_params.get("span", DEFAULT_SPAN)
+        latest = await self._view.latest(line.company_id, line.server_id)
+        sent = {sample.labels[0][1] for sample in latest}
         return self._html(
             "server.html",
             server=line,
-            charts=CHARTS,
+            charts=[chart for chart in CHARTS if metric_name(chart.metric) in sent],
             spans=tuple(SPANS),
-            span=span if span in SPANS else DEFAULT_SPAN,
-            latest=await self._view.latest(company_id, server_id),
+            span=_span(request),
+            latest=[one for one in latest if not _is_agents_own(one)],
+            agents_own=[one for one in latest if _is_agents_own(one)],
             events=[
                 one
-                for one in await self._view.events(company_id, 200)
-                if one.event.server_id == server_id
+                for one in await self._view.events(line.company_id, 200)
+                if one.event.server_id == line.server_id
             ][:_EVENTS_SHOWN],
+        )
+
+    async def metric(self, request: Request) -> Response:
+        line = await self._line(request)
+        if line is None:
+            return await self.not_found(request, None)
+        return self._html(
+            "metric.html",
+            server=line,
+            metric=request.path_params["metric"],
+            spans=tuple(SPANS),
+            span=_span(request),
         )
 
     async def chart(self, request: Request) -> Response:
         specs = {spec.slug: spec for spec in CHARTS}
         spec = specs.get(request.path_params["slug"])
+        return await self._chart(request, spec)
+
+    async def metric_chart(self, request: Request) -> Response:
+        return await self._chart(request, chart_of(request.path_params["metric"]))
+
+    async def _chart(self, request: Request, spec: ChartSpec | None) -> Response:
+        line = await self._line(request)
         seconds = SPANS.get(request.query_params.get("span", DEFAULT_SPAN))
-        if spec is None or seconds is None:
+        if spec is None or seconds is None or line is None:
             return PlainTextResponse("There is no such chart.", 404)
         # The end is a whole step, so that points keep their places from one load to the next, and
         # the step that has begun counts, so that a sample is drawn as soon as it has arrived.
@@ -135,8 +166,8 @@ class _Pages:
         end_ms = -(-now_ms(self._clock) // step_ms) * step_ms
         start_ms = end_ms - seconds * 1000
         series = await self._view.history(
-            request.path_params["company_id"],
-            request.path_params["server_id"],
+            line.company_id,
+            line.server_id,
             spec.metric,
             start_ms=start_ms,
             end_ms=end_ms,
@@ -147,11 +178,16 @@ class _Pages:
             series,
             start_ms=start_ms,
             end_ms=end_ms,
-            step_ms=step_ms,
+            # One sample may be late or lost without the line being cut.
+            gap_ms=max(2 * step_ms, round(2.5 * line.interval_seconds * 1000)),
             small="small" in request.query_params,
         )
         headers = {"Content-Security-Policy": _CHART_POLICY, "Cache-Control": "no-store"}
         return Response(svg, media_type="image/svg+xml", headers=headers)
+
+    async def _line(self, request: Request) -> ServerLine | None:
+        params = request.path_params
+        return await self._view.server(params["company_id"], params["server_id"])
 
     async def not_found(self, _request: Request, _error: Exception | None) -> Response:
         return self._html("not_found.html", status=404)
@@ -180,7 +216,22 @@ def _path_of(company_id: str, server_id: str) -> str:
     return f"/companies/{quote(company_id, safe='')}/servers/{quote(server_id, safe='')}"
 
 
+def _span(request: Request) -> str:
+    span = request.query_params.get("span", DEFAULT_SPAN)
+    return span if span in SPANS else DEFAULT_SPAN
+
+
+def _is_agents_own(sample: LatestSample) -> bool:
+    return sample.labels[0][1].startswith("ah_agent_")
+
+
+def _utc(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def _number(value: float) -> str:
+    if abs(value) < 0.005:  # what two places would show as -0.00
+        return "0" if value == 0 else f"{value:.2g}"
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}".replace(",", "\u202f")
     return f"{value:,.2f}".replace(",", "\u202f")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Protocol
 
 import attrs
@@ -14,15 +15,28 @@ _SERVERS_MAX = 1000
 _PAGE = 500
 
 
+class ServerState(StrEnum):
+    """What is known of a server."""
+
+    UP = "up"
+    DOWN = "down"
+    WAITING = "waiting"
+    """An agent of it is enrolled and was never heard."""
+
+
 @attrs.frozen(kw_only=True)
 class ServerLine:
-    """One server as the fleet page lists it; times are aware UTC."""
+    """One server as the fleet page lists it; times are aware UTC.
+
+    Attributes:
+        interval_seconds: the longest interval of its agents.
+    """
 
     company_id: str
     server_id: str
-    up: bool
+    state: ServerState
     last_seen: datetime | None
-    agents: int
+    interval_seconds: float
 
 
 class FleetView(Protocol):
@@ -81,9 +95,10 @@ class Fleet:
                 found.setdefault((one.agent.company_id, one.agent.server_id), []).append(one)
             after = page[-1].agent.agent_id
         lines = [_line(*key, agents) for key, agents in found.items()]
-        return sorted(lines, key=lambda line: (line.up, line.company_id, line.server_id))[
-            :_SERVERS_MAX
-        ]
+        return sorted(
+            lines,
+            key=lambda line: (line.state is not ServerState.DOWN, line.company_id, line.server_id),
+        )[:_SERVERS_MAX]
 
     async def server(self, company_id: str, server_id: str) -> ServerLine | None:
         """One server, or None when no agent of it is known."""
@@ -123,7 +138,14 @@ def _line(company_id: str, server_id: str, agents: Sequence[AgentPresence]) -> S
     return ServerLine(
         company_id=company_id,
         server_id=server_id,
-        up=any(one.state is PresenceState.UP for one in agents),
+        state=_state(agents),
         last_seen=datetime.fromtimestamp(max(seen), UTC) if seen else None,
-        agents=len(agents),
+        interval_seconds=max(one.interval_seconds for one in agents),
     )
+
+
+def _state(agents: Sequence[AgentPresence]) -> ServerState:
+    up = [one for one in agents if one.state is PresenceState.UP]
+    if not up:
+        return ServerState.DOWN
+    return ServerState.UP if any(one.last_seen for one in up) else ServerState.WAITING
