@@ -69,6 +69,7 @@ def test_usage_errors_end_with_2(cli):
         "settings",
         "demo",
         "hub license new",
+        "hub license list",
         "hub agents list",
         "hub events list",
         "outbox stats",
@@ -213,6 +214,7 @@ def test_a_server_runs_is_looked_into_and_stops_in_order(cli, tmp_path):
         server.wait()
         server.stderr.close()
     assert "no agent has enrolled yet" in cli("hub", "agents", "list").stdout
+    assert "web1" in cli("hub", "license", "list").stdout
     assert "no event yet" in cli("hub", "events", "list").stdout
     assert cli("notify", "tenant", "new", "--tenant", "acme").returncode == 0
     key = cli("notify", "key", "new", "--tenant", "acme")

@@ -18,7 +18,7 @@ EXPORTS = {
         "console_app",
         "draw",
     ],
-    "ah_server.demo": ["DemoFolders", "Voice", "check", "default_folder", "show"],
+    "ah_server.demo": ["AgentFiles", "DemoFolders", "Voice", "check", "default_folder", "show"],
     "ah_server.hub": [
         "PREFIX",
         "AgentLine",

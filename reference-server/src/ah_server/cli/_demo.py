@@ -12,8 +12,8 @@ from typing import Any
 import anyio
 from anyio.abc import TaskStatus
 
-from ah_server.demo import DemoFolders, Voice, check, default_folder, show
-from ah_server.errors import StateDirectoryError
+from ah_server.demo import AgentFiles, DemoFolders, Voice, check, default_folder, show
+from ah_server.errors import ServerError, StateDirectoryError
 from ah_server.parts import one_error
 
 
@@ -69,12 +69,23 @@ async def _show(options: argparse.Namespace, voice: Voice) -> None:
 async def _check(state_dir: Path | None, voice: Voice) -> None:
     if state_dir is not None:
         _refuse_if_used(state_dir)
-        await check(DemoFolders(root=state_dir), voice)
+        await _checked(DemoFolders(root=state_dir), voice)
         return
     root = Path(tempfile.mkdtemp(prefix="ah-demo-"))
-    await check(DemoFolders(root=root), voice)
+    await _checked(DemoFolders(root=root), voice)
     # After a failure the folder stays, for whoever looks for the reason.
     shutil.rmtree(root)
+
+
+async def _checked(folders: DemoFolders, voice: Voice) -> None:
+    try:
+        await check(folders, voice)
+    except ServerError:
+        voice.step(
+            f"what it left is kept in {folders.root}: the agent's log is"
+            f" {AgentFiles(folder=folders.agent).log}"
+        )
+        raise
 
 
 def _refuse_if_used(state_dir: Path) -> None:

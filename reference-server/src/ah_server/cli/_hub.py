@@ -29,6 +29,14 @@ def add_commands(commands: Any, with_settings: argparse.ArgumentParser) -> None:
     new.add_argument("--server", required=True, help="which server it will speak for")
     new.add_argument("--hours", type=float, default=24.0, help="how long it can be used (24)")
     new.set_defaults(command=_new_license)
+    listing = verbs.add_parser(
+        "list",
+        parents=[with_settings],
+        help="list the newest licenses, without the licenses themselves",
+        epilog="example: ah-server hub license list",
+    )
+    add_json_option(listing)
+    listing.set_defaults(command=_list_licenses)
     for kind, verb, function, text in (
         ("agents", "list", _list_agents, "list enrolled agents"),
         ("events", "list", _list_events, "list the newest events"),
@@ -74,6 +82,28 @@ async def _new_license(options: argparse.Namespace) -> int:
         except ValueError as error:
             raise SettingsError([str(error)]) from error
     print(text)
+    return 0
+
+
+async def _list_licenses(options: argparse.Namespace) -> int:
+    async with _database(options.settings) as database:
+        lines = await Identities(database=database, clock=time).list_licenses()
+    rows = [
+        {
+            "company_id": line.company_id,
+            "server_id": line.server_id,
+            "made": _utc(line.created_ms),
+            "expires": _utc(line.expires_ms),
+            "used_by": line.agent_id,
+        }
+        for line in lines
+    ]
+    print_rows(
+        rows,
+        columns=("company_id", "server_id", "made", "expires", "used_by"),
+        as_json=options.json,
+        empty="no license was made yet; make one with: ah-server hub license new",
+    )
     return 0
 
 

@@ -82,6 +82,11 @@ async def _run(options: argparse.Namespace) -> int:
     configure_logs(settings.log, collector_id=settings.collector_id or socket.gethostname())
 
     def ready(assembly: Assembly) -> None:
+        if not settings.notify.mail.host:
+            _log.warning(
+                "e-mail is not configured, so rules with the channel email reach nobody:"
+                " set notify.mail.host and notify.mail.sender"
+            )
         _log.info("ready", extra={name: str(at) for name, at in assembly.addresses.items()})
 
     def progress(what: str, part: str) -> None:

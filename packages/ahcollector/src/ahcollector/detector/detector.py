@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from typing import Final
 
@@ -144,7 +145,11 @@ class Detector:
         )
         _log.info(
             "agents have a grace after a time in which nobody could hear them",
-            extra={"blind_seconds": blindness.seconds, "ended_at": blindness.ended_at},
+            extra={
+                # Before the first start nobody could ever be heard.
+                "blind_seconds": None if math.isinf(blindness.seconds) else blindness.seconds,
+                "ended_at": blindness.ended_at,
+            },
         )
 
     async def _carry(self, now: float, *, declaring: bool) -> ScanReport:
