@@ -54,7 +54,7 @@ async def _presence_list(options: argparse.Namespace) -> int:
         after: str | None = ""
         while after is not None:
             page = await client.get_json("/admin/v1/presence", after=after)
-            rows += page["agents"]
+            rows += [_told(agent) for agent in page["agents"]]
             after = page["next_after"]
     print_rows(
         rows,
@@ -63,3 +63,9 @@ async def _presence_list(options: argparse.Namespace) -> int:
         empty="no agent is known yet",
     )
     return 0
+
+
+def _told(agent: dict[str, Any]) -> dict[str, Any]:
+    """An agent that is enrolled and was never heard is not called up."""
+    waiting = agent["state"] == "up" and agent["last_seen_at"] is None
+    return {**agent, "state": "waiting"} if waiting else agent
