@@ -42,10 +42,11 @@ def test_a_down_tells_when_the_agent_was_last_seen():
     assert Event.from_json(event.to_json()) == event
 
 
-def test_an_up_tells_since_when_and_how_long_it_was_down():
+def test_an_up_tells_since_when_it_was_silent_and_how_long_it_was_down():
     event = event_of(UP)
     assert (event.type, event.severity) == (EventType.AGENT_UP, EventSeverity.INFO)
     assert dict(event.labels) == {
+        "last_seen_at": "2023-11-14T22:13:20.500Z",
         "down_since": "2023-11-14T22:15:00.250Z",
         "down_duration_s": 60.25,
     }
@@ -58,11 +59,17 @@ def test_an_agent_that_never_reported_was_never_seen():
     assert event.reason == "never_reported"
 
 
+def test_an_up_of_an_agent_that_was_never_heard_before_names_no_last_contact():
+    assert set(event_of(evolve(UP, last_seen=None)).labels) == {"down_since", "down_duration_s"}
+
+
 def test_a_clock_that_went_back_gives_no_nonsense():
     event = event_of(evolve(UP, occurred_at=UP.down_since - 3_600))
     assert event.duration_seconds == 0
     event = event_of(evolve(DOWN, last_seen=DOWN.occurred_at + 3_600))
     assert event.labels["last_seen_at"] == "2023-11-14T22:15:00.250Z"
+    event = event_of(evolve(UP, last_seen=UP.occurred_at + 3_600))
+    assert event.labels["last_seen_at"] == event.labels["down_since"]
 
 
 @pytest.mark.parametrize("transition", [DOWN, UP])

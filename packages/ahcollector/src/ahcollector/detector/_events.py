@@ -23,22 +23,20 @@ def moment(unix_seconds: float) -> datetime:
 def event_of(transition: Transition) -> Event:
     """Return the event of a transition: always the same one.
 
-    A down carries the label ``last_seen_at`` (absent for an agent that was never heard), an up
-    ``down_since`` and ``down_duration_s``, which is 0 when the clock went back meanwhile.
+    Both carry the label ``last_seen_at``, when the silence began; it is absent for an agent that
+    was never heard before. An up carries ``down_since`` too, when the silence was noticed, and
+    ``down_duration_s``, counted from there, which is 0 when the clock went back meanwhile.
     """
-    labels: dict[str, str | float]
+    labels: dict[str, str | float] = {}
     duration_seconds: float | None = None
-    if transition.kind is TransitionKind.DOWN:
-        labels = {}
-        if transition.last_seen is not None:
-            # A contact can lie ahead when the clock stepped back since; no event says so.
-            seen = min(transition.last_seen, transition.occurred_at)
-            labels["last_seen_at"] = _text(seen)
-    else:
-        since = transition.occurred_at if transition.down_since is None else transition.down_since
-        duration_seconds = round(max(0.0, transition.occurred_at - since), 3)
-        labels = {"down_since": _text(since), "down_duration_s": duration_seconds}
     down = transition.kind is TransitionKind.DOWN
+    since = transition.occurred_at if transition.down_since is None else transition.down_since
+    if transition.last_seen is not None:
+        # A contact can lie ahead when the clock stepped back since; no event says so.
+        labels["last_seen_at"] = _text(min(transition.last_seen, since, transition.occurred_at))
+    if not down:
+        duration_seconds = round(max(0.0, transition.occurred_at - since), 3)
+        labels |= {"down_since": _text(since), "down_duration_s": duration_seconds}
     return Event(
         event_id=transition.event_id,
         type=EventType.AGENT_DOWN if down else EventType.AGENT_UP,
