@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Protocol, TypeVar, runtime_checkable
 
 import anyio
@@ -14,12 +15,15 @@ from ahwal.errors import BusyError, ConfigError
 
 SAMPLES_MAX = 200_000
 PRIME_TIMEOUT_SECONDS = 5.0
+NAME_CHARS_MAX = 64
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_NO_NAME = re.compile(r"[^a-z0-9_]")
 
 T = TypeVar("T")
 
 # What an embedding program passes: called once a cycle, in a thread of its own.
 Collect = Callable[[], Iterable[Sample]]
+DEFAULT_NAME = "collect"
 
 
 @runtime_checkable
@@ -55,33 +59,58 @@ class FunctionCollector:
         return self.function()
 
 
-def to_collectors(collect: Collect | Collector | Sequence[Collector]) -> tuple[Collector, ...]:
+def to_collectors(
+    collect: "Collect | Collector | Sequence[Collector | Collect]",
+) -> tuple[Collector, ...]:
     """Return what was given as collectors.
 
+    A plain function gets its own name, in lower case and with `_` for what a name cannot hold
+    (`collect` when nothing is left of it, as for a lambda), and a number behind it when that is
+    taken. The names of collectors stay as they are.
+
     Raises:
-        ConfigError: It is none of these, or a name is wrong or there twice.
+        ConfigError: It is none of these, or a collector's name is wrong or there twice.
     """
-    collectors: tuple[object, ...]
-    if isinstance(collect, Collector):
-        collectors = (collect,)
-    elif callable(collect):
-        collectors = (FunctionCollector("collect", collect),)
-    else:
-        collectors = tuple(collect)
-    checked: dict[str, Collector] = {}
-    for collector in collectors:
+    given: tuple[object, ...]
+    alone = isinstance(collect, Collector) or callable(collect)
+    given = (collect,) if alone else tuple(collect)  # type: ignore[arg-type]  # see alone
+    taken: set[str] = set()
+    for collector in given:
         if not isinstance(collector, Collector):
-            raise ConfigError(
-                f"{collector!r} is no collector; it needs name, prime() and collect(), "
-                "or pass one function that returns samples"
-            )
-        if not _NAME.fullmatch(collector.name) or collector.name in checked:
+            if not callable(collector):
+                raise ConfigError(
+                    f"{collector!r} is no collector; it needs name, prime() and collect(), "
+                    "or pass a function that returns samples"
+                )
+            continue
+        if not _NAME.fullmatch(collector.name) or collector.name in taken:
             raise ConfigError(
                 f"collector name {collector.name!r} is there twice, or is not lower-case letters, "
                 "digits and _"
             )
-        checked[collector.name] = collector
-    return tuple(checked.values())
+        taken.add(collector.name)
+    collectors: list[Collector] = []
+    for collector in given:
+        if isinstance(collector, Collector):
+            collectors.append(collector)
+        elif callable(collector):
+            name = _free_name(collector, taken)
+            taken.add(name)
+            collectors.append(FunctionCollector(name, collector))
+    return tuple(collectors)
+
+
+def _free_name(function: Callable[..., object], taken: AbstractSet[str]) -> str:
+    """Return a collector's name for a function that is not taken."""
+    # What is callable without being a function, such as a partial, has no name of its own.
+    wanted = str(getattr(function, "__name__", "")).lower()
+    base = _NO_NAME.sub("_", wanted).strip("_").lstrip("0123456789_")[:NAME_CHARS_MAX]
+    if not base or wanted == "<lambda>":
+        base = DEFAULT_NAME
+    name, number = base, 2
+    while name in taken:
+        name, number = f"{base[: NAME_CHARS_MAX - 8]}_{number}", number + 1
+    return name
 
 
 class CollectorSet:
