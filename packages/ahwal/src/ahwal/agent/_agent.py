@@ -4,6 +4,7 @@
 collect loop   sleep until due → collectors → Sender.enqueue → wake the delivery loop
 delivery loop  wait for a batch or for the backoff → Sender.tick → configuration, renewal
 disk loop      only while the queue on disk cannot be opened: try each minute
+status file    every 10 s, for `ahagent status`
 ```
 
 The queue is the only thing between the first two: a slow collector never delays a collection.
@@ -32,6 +33,7 @@ from ahwal.agent._disk import Disk, OpenQueue, open_wal
 from ahwal.agent._enrol import make_client
 from ahwal.agent._machine import machine_id
 from ahwal.agent._status import AgentState, AgentStatus
+from ahwal.agent._status_file import StatusFile
 from ahwal.clock import AsyncClock, SystemClock
 from ahwal.errors import AgentRevokedError, AhwalError, ConfigError
 from ahwal.queue import Queue
@@ -47,12 +49,13 @@ class Agent:
 
     In a threaded program `with Agent(config, collect) as agent:` runs it in a thread of its own;
     under asyncio or trio it is `await agent.run()` in a task. Only the constructor raises into a
-    threaded host; later failures are logged and shown by `status`. Signals and logging stay the
-    host's.
+    threaded host; later failures are logged and shown by `status`, and by `ahagent status` from
+    outside, through a file in the state directory. Signals and logging stay the host's.
 
     Args:
         config: The settings.
-        collect: A function that returns samples, or collectors such as `ahwal.host.collectors()`.
+        collect: A function that returns samples, a collector, or a sequence of both, such as
+            `[*ahwal.host.collectors(), my_function]`. A function's name is its collector's name.
         on_appended: Told of each batch once the disk has it; see `Sender`.
         clock: Wall and monotonic clock, and sleeping.
         rng: Jitter.
@@ -70,7 +73,7 @@ class Agent:
     def __init__(
         self,
         config: AgentConfig,
-        collect: Collect | Collector | Sequence[Collector],
+        collect: Collect | Collector | Sequence[Collector | Collect],
         *,
         on_appended: Callable[[Appended], None] | None = None,
         clock: AsyncClock | None = None,
@@ -99,6 +102,11 @@ class Agent:
             clock=self._clock,
             logger=self._log,
         )
+        self._status_file = StatusFile(
+            state_dir=config.state_dir, read_status=self.status, logger=self._log
+        )
+        # Another agent's status is not to be replaced: ours is written once the directory is ours.
+        self._owns_directory = False
         self._effective = _remote.local(config)
         self._remote = agent_pb2.AgentConfig()
         self._state = AgentState.NEW
@@ -217,6 +225,9 @@ class Agent:
             else:
                 self._state = AgentState.STOPPED
             with anyio.move_on_after(CLOSE_TIMEOUT_SECONDS, shield=True):
+                if self._owns_directory:
+                    # While the queue still is locked, so that a successor writes after us.
+                    await self._status_file.write()
                 await self._client.aclose()
                 await self._disk.close()
         if self._failure is not None:
@@ -232,9 +243,12 @@ class Agent:
     async def _run(self) -> None:
         assert self._stop_event is not None
         if not await self._is_this_machine():
+            self._owns_directory = True
+            await self._status_file.write()
             await self._stop_event.wait()
             return
         queue = await self._disk.open()
+        self._owns_directory = True
         sender = self._sender = self._make_sender(queue)
         delivery = self._delivery = self._make_delivery(sender)
         collecting = self._collecting = self._make_collecting(sender, delivery)
@@ -257,6 +271,7 @@ class Agent:
                     if queue is None:
                         work.start_soon(self._disk.run, sender)
                     work.start_soon(collecting.run)
+                    work.start_soon(self._status_file.run)
                     await self._stop_event.wait()
                     work.cancel_scope.cancel()
             finally:

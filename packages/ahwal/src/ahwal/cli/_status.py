@@ -13,8 +13,8 @@ from ahwal.agent._config import AgentConfig
 from ahwal.agent._credentials import CredentialStore
 from ahwal.agent._enrol import make_client
 from ahwal.agent._settings import SETTINGS
+from ahwal.agent._status_file import FILE_NAME as STATUS_FILE_NAME
 from ahwal.cli._exit import ExitCode
-from ahwal.cli._run import STATUS_FILE_NAME
 from ahwal.errors import ConfigError, NotEnrolledError
 from ahwal.transport._url import without_credentials
 
