@@ -20,9 +20,15 @@ class Sample:
     The time is not part of it: the sender stamps all samples of a cycle with the time of that
     cycle.
 
+    Making one never fails because of what is in it; what cannot be sent is dropped before the
+    queue, alone, and counted in `SenderStatus.dropped`. `Sample("", 1)` is dropped as `bad_sample`,
+    and so is a name over 200 bytes; `Sample("x", math.nan)` is dropped as `not_finite`, and so is
+    an infinite value; `Sample("a b", 1)` is sent, and stored as `ah_a_b`.
+
     Attributes:
-        name: Metric name. The collector stores it normalised and with the prefix `ah_`.
-        value: A finite number. Others are dropped before the queue and counted as `not_finite`.
+        name: Metric name. The collector stores it normalised and with the prefix `ah_`:
+            `jobs_waiting` as `ah_jobs_waiting`, `shop.orders` as `ah_shop_orders`.
+        value: A finite number.
         labels: Label names and values; copied, so the caller may reuse its mapping.
     """
 

@@ -30,6 +30,7 @@ def test_each_number_has_its_range_and_the_error_names_it(field, low, high, belo
     for bad in (below, above, math.nan, math.inf):
         with pytest.raises(ConfigError) as caught:
             AgentConfig(**{field: bad})
+        assert f"{setting.key} ({field})" in str(caught.value) or setting.key == field
         assert setting.key in str(caught.value)
         assert setting.range.split(" to ")[1].split(" ")[0] in str(caught.value)
 

@@ -1,6 +1,8 @@
 """This machine's metrics, really read."""
 
 import math
+import subprocess
+import sys
 
 import pytest
 
@@ -71,3 +73,13 @@ def test_the_inventory_describes_this_machine():
     assert report.hostname
     assert report.cpus >= 1
     assert report.memory_bytes > 0
+
+
+def test_without_psutil_the_import_says_what_to_install():
+    code = (
+        "import sys; sys.modules['psutil'] = None\n"
+        "import ahwal\n"
+        "try:\n    import ahwal.host\nexcept ImportError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "install ahwal[host]" in done.stdout

@@ -90,13 +90,16 @@ async def test_without_the_rows_code_nothing_is_dropped_and_nobody_is_revoked(ri
     assert rig.client.has_token
 
 
-async def test_401_stops_sending_and_a_probe_every_ten_minutes_resumes_in_the_same_tick(rig):
+async def test_401_stops_sending_and_a_probe_every_ten_minutes_resumes_in_the_same_tick(
+    rig, caplog
+):
     # W28: 401 for ten minutes, then 202.
     rig.collector.always(refuse(401, "unauthorized"))
     rig.collector.always(refuse(401, "unauthorized"), "/config")
     await rig.enqueue(2)
     await rig.tick()
     assert rig.sender.state is DeliveryState.UNAUTHORIZED
+    assert "enrol again with `ahagent enroll --force`, or stop the other agent" in caplog.text
     for _ in range(39):
         await rig.tick(wait_seconds=30)
         await rig.enqueue()

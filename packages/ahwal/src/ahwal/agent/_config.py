@@ -120,7 +120,7 @@ class AgentConfig:
         if setting.choices:
             if value in setting.choices:
                 return None
-            return f"{setting.key} is {value!r}; valid is {setting.range}"
+            return f"{setting.names} is {value!r}; valid is {setting.range}"
         if setting.kind not in (Kind.SECONDS, Kind.BYTES, Kind.COUNT):
             return None
         low, valid = setting.low, setting.range
@@ -133,4 +133,4 @@ class AgentConfig:
         # The comparison is written so that a NaN fails it.
         if isinstance(value, (int, float)) and low <= value <= setting.high:
             return None
-        return f"{setting.key} is {value!r}; valid is {valid}"
+        return f"{setting.names} is {value!r}; valid is {valid}"

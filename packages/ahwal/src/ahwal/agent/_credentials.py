@@ -76,7 +76,8 @@ class CredentialStore:
                 data = stream.read(FILE_BYTES_MAX + 1)
         except FileNotFoundError:
             raise NotEnrolledError(
-                f"{self.path} does not exist: this agent is not enrolled; run `ahagent enroll`"
+                f"{self.path} does not exist: this agent is not enrolled; "
+                "run `ahagent enroll`, or call ahwal.enroll(config, license)"
             ) from None
         except OSError as error:
             raise CredentialsError(

@@ -21,6 +21,7 @@ from ahwal.errors import (
 )
 from ahwal.transport._answer import Answer
 from ahwal.transport._token import check_token
+from ahwal.transport._url import without_credentials
 from ahwire.agent_pb2 import EnrollResponse
 from ahwire.names import is_id
 from ahwire.status import Code
@@ -81,7 +82,10 @@ async def enroll(
         try:
             answer, response = await client.enroll(request)
         except TransportError as error:
-            raise EnrolTemporaryError(f"the collector did not answer: {error}") from error
+            raise EnrolTemporaryError(
+                f"the collector did not answer: {error}; "
+                f"is {without_credentials(config.collector_url)} the address of the ingest door?"
+            ) from error
     now = datetime.fromtimestamp(wall_clock(), UTC)
     credentials = _credentials(_granted(answer, response), machine, config.collector_url, now)
     await to_thread.run_sync(store.save, credentials)

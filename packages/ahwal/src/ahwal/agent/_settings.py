@@ -63,6 +63,11 @@ class Setting:
         return "--" + self.key.replace(".", "-").replace("_", "-")
 
     @property
+    def names(self) -> str:
+        """The key, and the attribute of `AgentConfig` in parentheses where that differs."""
+        return self.key if self.key == self.field else f"{self.key} ({self.field})"
+
+    @property
     def range(self) -> str:
         """The valid values in words."""
         if self.choices:

@@ -211,7 +211,9 @@ class Verdicts:
 
     def _unauthorized(self, reply: Reply) -> None:
         self._log.error(
-            "the collector does not accept the token; batches are kept, it is asked again later",
+            "the collector does not accept the token; batches are kept, it is asked again later; "
+            "enrol again with `ahagent enroll --force`, or stop the other agent that uses this "
+            "identity",
             extra={"request_id": reply.request_id},
         )
         self.last_error = _describe(reply)
