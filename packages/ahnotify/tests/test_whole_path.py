@@ -31,10 +31,34 @@ async def test_a_server_that_is_back_is_told_with_how_long_it_was_away(
 ):
     await seed(directory, rules)
     await center.cache.reload()
-    labels = {"down_since": "2026-06-15T10:17:00Z", "down_duration_s": "210"}
+    labels = {
+        "last_seen_at": "2026-06-15T10:16:25Z",
+        "down_since": "2026-06-15T10:17:00Z",
+        "down_duration_s": 210,
+    }
     await publish_incidents(broker, [incident(event_type="agent_up", payload={"labels": labels})])
     await center.until(lambda: sink.mails)
-    assert sink.mails[0]["Subject"] == "Server web-1 is back after 3 minutes of silence"
+    assert sink.mails[0]["Subject"] == ("Server web-1 is back after 4 minutes 5 seconds of silence")
+
+
+@pytest.mark.parametrize(
+    ("own", "text"),
+    [
+        ({}, "Asia/Seoul (10:17:00 UTC)"),
+        ({"timezone": "Europe/Berlin"}, "Europe/Berlin (10:17:00 UTC)"),
+    ],
+)
+async def test_a_mail_tells_times_in_the_zone_of_its_rule_else_of_its_tenant(
+    center, broker, directory, rules, sink, own, text
+):
+    await seed(directory, rules, rule=INSTANT_RULE | own)
+    await directory.put_tenant("acme", name="Acme Ltd", timezone="Asia/Seoul")
+    await center.cache.reload()
+    await publish_incidents(broker, [incident()])
+    await center.until(lambda: sink.mails)
+    content = sink.mails[0].get_body(("plain",)).get_content()
+    assert text in content
+    assert "Company:     Acme Ltd" in content
 
 
 async def test_an_incident_that_is_delivered_again_brings_no_second_mail(

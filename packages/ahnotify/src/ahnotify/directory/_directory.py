@@ -209,6 +209,7 @@ class Directory:
             contact_rows = (await connection.execute(scoped(t.contacts, usable))).mappings().all()
             member_rows = (await connection.execute(scoped(t.recipient_members))).mappings().all()
             rule_rows = (await connection.execute(scoped(t.notification_rules))).mappings().all()
+            tenant_rows = (await connection.execute(scoped(t.tenants))).mappings().all()
         contacts: dict[tuple[str, RecipientKey], tuple[Contact, ...]] = {}
         for contact in map(_contact, contact_rows):
             key = (contact.tenant_id, contact.recipient)
@@ -219,7 +220,19 @@ class Directory:
             member = RecipientKey(row["member_type"], row["member_id"])
             members[whole] = (*members.get(whole, ()), member)
         names = {(row["tenant_id"], row["rule_id"]): row["name"] for row in rule_rows}
-        return DirectorySnapshot(contacts=contacts, members=members, rule_names=names)
+        zones = {
+            (row["tenant_id"], row["rule_id"]): zone
+            for row in rule_rows
+            if (zone := row["definition"].get("timezone"))
+        }
+        return DirectorySnapshot(
+            contacts=contacts,
+            members=members,
+            rule_names=names,
+            rule_timezones=zones,
+            tenant_names={row["tenant_id"]: row["name"] for row in tenant_rows},
+            tenant_timezones={row["tenant_id"]: row["timezone"] for row in tenant_rows},
+        )
 
 
 def _contact(row: sa.RowMapping) -> Contact:

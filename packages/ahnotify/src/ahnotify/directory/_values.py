@@ -51,11 +51,22 @@ class DirectorySnapshot:
         contacts: Usable contacts by (tenant, recipient).
         members: Members by (tenant, team or group).
         rule_names: Names of rules by (tenant, rule), for texts.
+        rule_timezones: Time zones of rules that have one, by (tenant, rule).
+        tenant_names: Names of tenants.
+        tenant_timezones: Time zones of tenants, for rules that have none.
     """
 
     contacts: dict[tuple[str, RecipientKey], tuple[Contact, ...]]
     members: dict[tuple[str, RecipientKey], tuple[RecipientKey, ...]]
     rule_names: dict[tuple[str, str], str]
+    rule_timezones: dict[tuple[str, str], str] = attrs.field(factory=dict)
+    tenant_names: dict[str, str] = attrs.field(factory=dict)
+    tenant_timezones: dict[str, str] = attrs.field(factory=dict)
+
+    def timezone(self, tenant_id: str, rule_id: str) -> str:
+        """In which time zone the rule tells times: its own, else its tenant's, else UTC."""
+        own = self.rule_timezones.get((tenant_id, rule_id))
+        return own or self.tenant_timezones.get(tenant_id) or "UTC"
 
     def find(self, tenant_id: str, recipient: RecipientKey, channel: str) -> tuple[Contact, ...]:
         """The contacts of `recipient` and of its members, each address once, in a stable order.

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import attrs
 import sqlalchemy as sa
 
 from ahnotify.database import Database
@@ -14,14 +15,24 @@ from ahnotify.database import _runtime_tables as t
 from ahnotify.incidents.base import IncidentStore
 from ahnotify.providers.base import Content
 from ahnotify.templates._builtin import BuiltinRenderer
-from ahnotify.templates._context import DigestContext, EventView, InstantContext
-from ahwire import IncidentEvent, NotificationMessage
+from ahnotify.templates._context import DigestContext, EventView, InstantContext, RuleView
+from ahwire import Event, EventType, IncidentEvent, NotificationMessage
 
 _DETAILS_MAX: Final = 16
 _NAME_CHARS_MAX: Final = 64
 _VALUE_CHARS_MAX: Final = 200
-#: Where the bridge puts the time since which a server is silent.
-_SINCE_NAMES: Final = ("last_seen_at", "down_since")
+#: Events about servers, whose payload is an `ahwire.Event`; any other payload is its publisher's.
+_HUB_TYPES: Final = frozenset(kind.value.replace(".", "_") for kind in EventType)
+#: What of an `ahwire.Event` is for programs, or is told in its own place.
+_NOT_FOR_PEOPLE: Final = frozenset(each.name for each in attrs.fields(Event)) - {
+    "value",
+    "threshold",
+    "peak_value",
+}
+_REASONS: Final = {
+    "never_reported": "nothing was ever received from its agent",
+    "removed": "the agent was removed",
+}
 
 
 class EventsMissingError(Exception):
@@ -46,7 +57,7 @@ class ContentMaker:
         self._renderer = BuiltinRenderer()
 
     async def make(
-        self, message: NotificationMessage, *, rule_name: str, render_limit: int, now: datetime
+        self, message: NotificationMessage, *, rule: RuleView, render_limit: int, now: datetime
     ) -> Content:
         """Subject, text and HTML of `message`.
 
@@ -58,11 +69,11 @@ class ContentMaker:
         if message.digest is None:
             event = message.incident[0]
             assert isinstance(event, IncidentEvent)
-            return self._renderer.render(InstantContext(event=view(event), rule_name=rule_name))
-        return self._renderer.render(await self._digest(message, rule_name, render_limit, now))
+            return self._renderer.render(InstantContext(event=view(event), rule=rule))
+        return self._renderer.render(await self._digest(message, rule, render_limit, now))
 
     async def _digest(
-        self, message: NotificationMessage, rule_name: str, render_limit: int, now: datetime
+        self, message: NotificationMessage, rule: RuleView, render_limit: int, now: datetime
     ) -> DigestContext:
         digest = message.digest
         assert digest is not None
@@ -83,7 +94,7 @@ class ContentMaker:
             supplement=digest.generation > 0,
             period_start=digest.period_start,
             period_end=digest.period_end,
-            rule_name=rule_name,
+            rule=rule,
         )
 
     async def _shown(
@@ -108,9 +119,12 @@ class ContentMaker:
 
 def view(event: IncidentEvent) -> EventView:
     """The event as templates see it."""
-    labels = event.payload.get("labels")
-    facts: dict[str, Any] = {**event.payload, **(labels if isinstance(labels, Mapping) else {})}
-    since = next((at for name in _SINCE_NAMES if (at := _moment(facts.get(name)))), None)
+    payload = event.payload
+    labels = payload.get("labels")
+    facts: dict[str, Any] = {**payload, **(labels if isinstance(labels, Mapping) else {})}
+    of_hub = event.event_type in _HUB_TYPES
+    reason = _text(payload.get("reason")) if of_hub else ""
+    hidden = _NOT_FOR_PEOPLE if of_hub else frozenset[str]()
     return EventView(
         event_id=event.event_id,
         event_type=event.event_type,
@@ -118,8 +132,12 @@ def view(event: IncidentEvent) -> EventView:
         occurred_at=event.occurred_at,
         host=event.host or "",
         ip_address=event.ip_address or "",
-        details=_details(event.payload),
-        since=since,
+        agent_id=_text(payload.get("agent_id")) if of_hub else "",
+        reason=reason,
+        reason_text=_REASONS.get(reason, reason.replace("_", " ")),
+        details=_details({k: v for k, v in payload.items() if k not in hidden}),
+        last_seen_at=_moment(facts.get("last_seen_at")),
+        down_since=_moment(facts.get("down_since")),
     )
 
 
@@ -137,15 +155,19 @@ def _details(payload: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Top-level facts that fit on a line; nested ones are for the audit."""
     found = []
     for name, value in payload.items():
-        if isinstance(value, bool):
-            text = "yes" if value else "no"
-        elif isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
-            text = str(value)
-        else:
-            continue
+        text = _text(value)
         if text:
-            found.append((_line(name, _NAME_CHARS_MAX), _line(text, _VALUE_CHARS_MAX)))
+            found.append((_line(name, _NAME_CHARS_MAX), text))
     return found[:_DETAILS_MAX]
+
+
+def _text(value: object) -> str:
+    """One line for a plain value, empty for what is none."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return _line(str(value), _VALUE_CHARS_MAX)
+    return ""
 
 
 def _line(text: str, chars_max: int) -> str:

@@ -10,6 +10,7 @@ import anyio
 from ahnotify.clock import AsyncClock
 from ahnotify.directory import Contact, Directory, DirectorySnapshot, RecipientKey
 from ahnotify.errors import DatabaseUnavailableError
+from ahnotify.templates._context import RuleView
 
 logger: Final = logging.getLogger("ahnotify.sending")
 
@@ -53,7 +54,18 @@ class DirectoryCache:
         fresh = await self._directory.tenant_snapshot(tenant_id)
         return fresh.find(tenant_id, recipient, channel)
 
-    def rule_name(self, tenant_id: str, rule_id: str) -> str:
-        """The rule's name; its id when the snapshot does not have it."""
+    async def rule_view(self, tenant_id: str, rule_id: str) -> RuleView:
+        """What texts say of the rule; like `find`, a miss reads the database once.
+
+        Raises:
+            DatabaseUnavailableError: The database was asked and did not answer.
+        """
         assert self._snapshot is not None
-        return self._snapshot.rule_names.get((tenant_id, rule_id), rule_id)
+        snapshot = self._snapshot
+        if (tenant_id, rule_id) not in snapshot.rule_names:
+            snapshot = await self._directory.tenant_snapshot(tenant_id)
+        return RuleView(
+            name=snapshot.rule_names.get((tenant_id, rule_id), rule_id),
+            company=snapshot.tenant_names.get(tenant_id, tenant_id),
+            timezone=snapshot.timezone(tenant_id, rule_id),
+        )

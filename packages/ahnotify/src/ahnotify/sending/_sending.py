@@ -242,7 +242,7 @@ class Sending:
             try:
                 content = await self._content.make(
                     message,
-                    rule_name=self._directory.rule_name(message.tenant_id, message.rule_id),
+                    rule=await self._directory.rule_view(message.tenant_id, message.rule_id),
                     render_limit=channel.render_limit_items,
                     now=utc_now(self._clock),
                 )

@@ -5,8 +5,7 @@ They are rendered in this process because we wrote them; what users write is not
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -14,10 +13,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from ahnotify.errors import RenderError
 from ahnotify.providers.base import Content
 from ahnotify.templates._context import DigestContext, InstantContext, context_values
-
-_MINUTE: Final = 60
-_HOUR: Final = 3_600
-_DAY: Final = 86_400
+from ahnotify.templates._wording import facts, span, when, when_both
 
 
 class BuiltinRenderer:
@@ -39,6 +35,7 @@ class BuiltinRenderer:
             keep_trailing_newline=True,
         )
         environment.filters["when"] = when
+        environment.filters["when_both"] = when_both
         environment.filters["span"] = span
         return environment
 
@@ -48,8 +45,11 @@ class BuiltinRenderer:
         Raises:
             RenderError: A template of ours is wrong.
         """
-        kind = "instant" if isinstance(context, InstantContext) else "digest"
+        kind = "digest"
         values = dict(context_values(context))
+        if isinstance(context, InstantContext):
+            kind = "instant"
+            values["rows"] = facts(context.event, context.rule)
         return Content(
             subject=" ".join(self._render(self._text, f"{kind}.subject.j2", values).split()),
             text=self._render(self._text, f"{kind}.txt.j2", values),
@@ -62,17 +62,3 @@ class BuiltinRenderer:
             return environment.get_template(name).render(values)
         except jinja2.TemplateError as error:
             raise RenderError(f"the built-in template {name} failed: {error}") from error
-
-
-def when(value: datetime) -> str:
-    """An instant for people: `2026-06-15 10:20:30 UTC`."""
-    return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def span(seconds: float) -> str:
-    """A length of time for people: `3 minutes`, `2 hours`."""
-    for size, name in ((_DAY, "day"), (_HOUR, "hour"), (_MINUTE, "minute"), (1, "second")):
-        count = int(seconds // size)
-        if count >= 1:
-            return f"{count} {name}" if count == 1 else f"{count} {name}s"
-    return "less than a second"

@@ -10,6 +10,21 @@ import attrs
 
 
 @attrs.frozen(kw_only=True)
+class RuleView:
+    """What texts say of a rule.
+
+    Attributes:
+        name: The rule's name.
+        company: The tenant's name.
+        timezone: In which zone its times are told.
+    """
+
+    name: str
+    company: str
+    timezone: str = "UTC"
+
+
+@attrs.frozen(kw_only=True)
 class EventView:
     """One event.
 
@@ -20,8 +35,12 @@ class EventView:
         occurred_at: When, UTC.
         host: The server it is about; empty when unknown.
         ip_address: Its address; empty when unknown.
-        details: Short facts of the payload, as name and text, in order.
-        since: Since when the server is silent, where the event says so.
+        agent_id: The agent it is about; empty when unknown.
+        reason: The reason as the event has it; empty without one.
+        reason_text: The same in words.
+        details: Short facts of the payload that a person reads, as name and text, in order.
+        last_seen_at: The last sign of life before a silence, where the event says so.
+        down_since: When the silence was noticed, where the event says so.
     """
 
     event_id: str
@@ -30,8 +49,25 @@ class EventView:
     occurred_at: datetime
     host: str = ""
     ip_address: str = ""
+    agent_id: str = ""
+    reason: str = ""
+    reason_text: str = ""
     details: Sequence[tuple[str, str]] = ()
-    since: datetime | None = None
+    last_seen_at: datetime | None = None
+    down_since: datetime | None = None
+
+    @property
+    def silent_seconds(self) -> float | None:
+        """From the last sign of life to this event, not below 0; None when that is not known."""
+        return self._seconds_since(self.last_seen_at)
+
+    @property
+    def down_seconds(self) -> float | None:
+        """From when the silence was noticed to this event, likewise."""
+        return self._seconds_since(self.down_since)
+
+    def _seconds_since(self, moment: datetime | None) -> float | None:
+        return None if moment is None else max(0.0, (self.occurred_at - moment).total_seconds())
 
 
 @attrs.frozen(kw_only=True)
@@ -39,7 +75,7 @@ class InstantContext:
     """One event, told at once."""
 
     event: EventView
-    rule_name: str
+    rule: RuleView
 
 
 @attrs.frozen(kw_only=True)
@@ -57,7 +93,7 @@ class DigestContext:
         supplement: A digest of this period went out before; these came later.
         period_start: First instant of the period.
         period_end: First instant after it.
-        rule_name: Which rule.
+        rule: Which rule.
     """
 
     events: Sequence[EventView]
@@ -70,9 +106,9 @@ class DigestContext:
     supplement: bool
     period_start: datetime
     period_end: datetime
-    rule_name: str
+    rule: RuleView
 
 
 def context_values(context: InstantContext | DigestContext) -> Mapping[str, Any]:
     """The context as Jinja2's variables."""
-    return attrs.asdict(context, recurse=False)
+    return attrs.asdict(context, recurse=False) | {"zone": context.rule.timezone}
