@@ -15,6 +15,16 @@ from alembic.migration import MigrationContext
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ahnotify import (
+    DeadLetterRecorder,
+    IncidentRecorder,
+    RuleCache,
+    RuleStore,
+    Scheduling,
+    Sending,
+    SqlBroker,
+    SqlIncidentStore,
+)
 from ahnotify.database import Database, UtcDateTime, downgrade, metadata, migrate
 from ahnotify.database._control_tables import tenants
 from ahnotify.errors import ConfigurationError, DatabaseUnavailableError
@@ -136,6 +146,36 @@ async def test_a_database_without_tables_says_what_to_run(tmp_path):
     with pytest.raises(ConfigurationError, match="migrate"):
         await database.check()
     await database.aclose()
+
+
+@pytest.mark.anyio
+async def test_parts_on_a_database_without_tables_stop_and_do_not_try_again(tmp_path):
+    database = Database.open(f"sqlite:///{tmp_path / 'empty.db'}")
+    broker = SqlBroker(database=database)
+    parts = [
+        RuleCache(store=RuleStore(database=database)),
+        Sending(database=database, broker=broker, channels={}),
+        Scheduling(database=database, broker=broker),
+        DeadLetterRecorder(database=database, broker=broker),
+        IncidentRecorder(store=SqlIncidentStore(database=database), broker=broker),
+    ]
+    for part in parts:
+        with anyio.fail_after(5), pytest.raises((ConfigurationError, ExceptionGroup)) as caught:
+            await part.run()
+        error = caught.value
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        assert isinstance(error, ConfigurationError), type(part).__name__
+        assert "ahnotify.migrate(url)" in str(error)
+        assert "ah-server" in str(error)
+    await database.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_table_of_an_older_release_is_named_as_that(database):
+    with pytest.raises(ConfigurationError, match="migrate"):
+        async with database.write() as connection:
+            await connection.exec_driver_sql("SELECT nothing_of_this_name FROM tenants")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from ahnotify.errors import (
 )
 from ahnotify.providers._addresses import is_address
 from ahnotify.providers.base import Content, OutgoingMessage, TargetContact
-from ahnotify.providers.email import EmailProvider, EmailSettings, _line, build_mail
+from ahnotify.providers.email import EmailProvider, EmailSettings, _line, build_mail, mail_bytes
 
 ANN = TargetContact(contact_id="c-1", address="ann@acme.example")
 HEADERS = {
@@ -112,7 +112,7 @@ def test_any_subject_is_one_line_that_reads_back(subject):
         message_id="<r@h>",
         date=datetime(2026, 1, 1, tzinfo=UTC),
     )
-    raw = mail.as_bytes()
+    raw = mail_bytes(mail)
     head = raw.split(b"\n\n", 1)[0]
     assert all(len(line) <= 998 for line in head.split(b"\n"))
     parsed = email.message_from_bytes(raw, policy=email.policy.compat32)
@@ -120,6 +120,37 @@ def test_any_subject_is_one_line_that_reads_back(subject):
     assert " ".join(read.split()) == " ".join(_line(subject).split())
     assert {name.lower() for name, _ in parsed.items()} == HEADERS
     assert len(parsed.keys()) == len(HEADERS)
+
+
+@pytest.mark.anyio
+async def test_the_raw_mail_can_be_read_as_it_is(provider, settings, sink):
+    text = "Server web-1 is silent.\n\nFrom now on: nothing.\n.\n"
+    await provider.send(outgoing(text=text, html="<p>Grüße, web-1</p>"), ANN, settings)
+    raw = sink.envelopes[0].content
+    assert text.replace("\n", "\r\n").encode() in raw
+    assert b"<p>Gr=C3=BC=C3=9Fe, web-1</p>" in raw
+    assert b"base64" not in raw
+
+
+@given(st.text(max_size=300) | st.text(alphabet="aF \t\r\n.\x0c\x85\u2028\ud800é=", max_size=2_000))
+@example("From here\n.\nFrom there")
+@example("x" * 999)
+@example("\x00")
+def test_any_body_reads_back_in_lines_that_mail_may_have(text):
+    mail = build_mail(
+        outgoing(text=text, html=None),
+        recipient="ann@acme.example",
+        settings=SETTINGS,
+        message_id="<r@h>",
+        date=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    raw = mail_bytes(mail)
+    assert raw.isascii()
+    assert all(len(line) <= 998 for line in raw.split(b"\n"))
+    parsed = email.message_from_bytes(raw, policy=email.policy.compat32)
+    read = parsed.get_payload(decode=True).decode(parsed.get_content_charset())
+    wanted = text.replace("\x00", "").encode("utf-8", "replace").decode()
+    assert read.splitlines() == wanted.splitlines()
 
 
 @pytest.mark.anyio

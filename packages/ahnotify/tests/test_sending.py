@@ -306,7 +306,10 @@ async def test_a_recipient_without_a_usable_contact_is_a_dead_letter_with_that_r
 
     await post.run(zone, post.recorder, until=recorded)
     ((reason,),) = await post.rows(t.dead_letters, "reason")
-    assert reason.startswith("no_contacts")
+    assert reason == (
+        "no_contacts: rule 'silent' tells user 'bob', who has no enabled and verified contact for "
+        "'email'; add one, or verify the one that is there"
+    )
     assert await post.rows(t.delivery_results, "status", "error_code") == [
         ("failed", "no_contacts")
     ]
@@ -332,7 +335,17 @@ async def test_a_contact_made_after_the_snapshot_is_found(post, broker, director
 
 async def test_a_channel_without_a_provider_is_said_so(post, broker):
     await publish(broker, message(channel="sms"))
-    await post.run(post.zone(Scripted()), until=post.finished)
+
+    async def recorded() -> bool:
+        return bool(await post.rows(t.dead_letters, "reason"))
+
+    await post.run(post.zone(Scripted()), post.recorder, until=recorded)
+    assert await post.rows(t.dead_letters, "reason") == [
+        (
+            "channel_unavailable: rule 'silent' sends by 'sms', but this server has no provider of "
+            "that channel (it has: email); configure it, or change the rule's channels",
+        )
+    ]
     assert await post.rows(t.delivery_results, "error_code") == [("channel_unavailable",)]
 
 

@@ -1,5 +1,10 @@
 """The control plane over HTTP; needs the extra `web`."""
 
-from ahnotify.api._app import rules_app
+from ahnotify._extras import missing_extra
+
+try:
+    from ahnotify.api._app import rules_app
+except ModuleNotFoundError as error:
+    raise missing_extra("the rules API", "web", error) from error
 
 __all__ = ["rules_app"]

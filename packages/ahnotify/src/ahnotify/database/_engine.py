@@ -11,10 +11,14 @@ import anyio
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from ahnotify._extras import extra_text
 from ahnotify.errors import ConfigurationError, DatabaseUnavailableError
 
 _BEGIN: Final = "ahnotify_begin"
 _BUSY_TIMEOUT_MS: Final = 10_000
+_MIGRATE: Final = (
+    "call ahnotify.migrate(url) once before the database is used; ah-server does so when it starts"
+)
 
 
 def async_url(url: str) -> sa.URL:
@@ -40,6 +44,20 @@ def async_url(url: str) -> sa.URL:
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+asyncpg")
     raise ConfigurationError(f"database {backend!r} is not supported; use sqlite or postgresql")
+
+
+def make_engine(url: sa.URL, **options: Any) -> AsyncEngine:
+    """The engine of an asynchronous URL.
+
+    Raises:
+        ConfigurationError: Its driver is not installed.
+    """
+    try:
+        return create_async_engine(url, **options)
+    except ModuleNotFoundError as error:
+        extra = "sqlite" if url.get_backend_name() == "sqlite" else "postgres"
+        text = extra_text(f"a database of {url.get_backend_name()}", extra, error)
+        raise ConfigurationError(text) from error
 
 
 class Database:
@@ -68,10 +86,10 @@ class Database:
             connections_max: Open connections at most.
 
         Raises:
-            ConfigurationError: The URL is not one of these.
+            ConfigurationError: The URL is not one of these, or its driver is not installed.
         """
         parsed = async_url(url)
-        engine = create_async_engine(parsed, pool_size=connections_max, max_overflow=0)
+        engine = make_engine(parsed, pool_size=connections_max, max_overflow=0)
         if engine.dialect.name == "sqlite":
             sa.event.listen(engine.sync_engine, "connect", _prepare_sqlite)
             sa.event.listen(engine.sync_engine, "begin", _begin_sqlite)
@@ -88,6 +106,7 @@ class Database:
 
         Raises:
             DatabaseUnavailableError: The database did not answer.
+            ConfigurationError: It was never migrated, or to an older release's tables only.
         """
         async with self._transaction("BEGIN") as connection:
             yield connection
@@ -99,6 +118,7 @@ class Database:
         Raises:
             DatabaseUnavailableError: The database did not answer or stayed locked; nothing is
                 committed unless the connection was lost during COMMIT itself.
+            ConfigurationError: It was never migrated, or to an older release's tables only.
         """
         if self._writer is None:
             async with self._transaction("BEGIN") as connection:
@@ -116,16 +136,27 @@ class Database:
                     connection = await plain.execution_options(**{_BEGIN: begin})
                     async with connection.begin():
                         yield connection
-            except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError) as error:
-                raise DatabaseUnavailableError(
-                    f"the {self.dialect_name} database did not answer: {_cause(error)}; "
-                    "it is tried again"
-                ) from error
+            except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
+                if _lacks_schema(error):
+                    raise ConfigurationError(
+                        f"the {self.dialect_name} database has not the tables of this release; "
+                        f"{_MIGRATE}"
+                    ) from error
+                if isinstance(error, sa.exc.ProgrammingError):
+                    raise
+                raise self._unavailable(error) from error
+            except (sa.exc.InterfaceError, sa.exc.TimeoutError) as error:
+                raise self._unavailable(error) from error
             except OSError as error:
                 raise DatabaseUnavailableError(
                     f"the {self.dialect_name} database cannot be reached: {error.strerror}; "
                     "it is tried again"
                 ) from error
+
+    def _unavailable(self, error: sa.exc.SQLAlchemyError) -> DatabaseUnavailableError:
+        return DatabaseUnavailableError(
+            f"the {self.dialect_name} database did not answer: {_cause(error)}; it is tried again"
+        )
 
     async def check(self) -> None:
         """Reach the database and see that its schema is there.
@@ -137,7 +168,7 @@ class Database:
         async with self.read() as connection:
             there = await connection.run_sync(lambda sync: sa.inspect(sync).has_table("tenants"))
         if not there:
-            raise ConfigurationError("the notification database has no tables yet; run migrate")
+            raise ConfigurationError(f"the notification database has no tables yet; {_MIGRATE}")
 
     async def __aenter__(self) -> Self:
         return self
@@ -157,6 +188,16 @@ def _cause(error: sa.exc.SQLAlchemyError) -> str:
     return (
         str(original) if isinstance(original, sqlite3.Error) else type(original or error).__name__
     )
+
+
+def _lacks_schema(error: sa.exc.DBAPIError) -> bool:
+    """Whether a table or a column is not there: SQLite says so in words, PostgreSQL by SQLSTATE."""
+    original = error.orig
+    if isinstance(original, sqlite3.OperationalError):
+        return str(original).startswith(("no such table", "no such column")) or (
+            "has no column named" in str(original)
+        )
+    return getattr(original, "sqlstate", None) in ("42P01", "42703")
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

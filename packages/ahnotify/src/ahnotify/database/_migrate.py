@@ -10,9 +10,8 @@ import anyio
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from sqlalchemy.ext.asyncio import create_async_engine
 
-from ahnotify.database._engine import async_url
+from ahnotify.database._engine import async_url, make_engine
 from ahnotify.errors import ConfigurationError
 
 
@@ -61,7 +60,7 @@ def _run(url: str, action: object) -> None:
 
 async def _run_async(url: sa.URL, within: object) -> None:
     assert callable(within)
-    engine = create_async_engine(url, poolclass=sa.NullPool)
+    engine = make_engine(url, poolclass=sa.NullPool)
     async with engine.connect() as connection:
         await connection.run_sync(within)
     await engine.dispose()

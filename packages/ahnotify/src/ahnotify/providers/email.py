@@ -8,14 +8,20 @@ is unknown.
 Header fields are built without the standard library's structured parser, which decodes encoded
 words inside a subject and lets a line break out of them: every value is either printable ASCII
 without `=?` or one encoded word sequence over the whole value.
+
+Bodies stay readable in the raw file: plain ASCII goes as it is (7bit), anything else as
+quoted-printable; never base64.
 """
 
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 import ssl
 from datetime import UTC, datetime
+from email.charset import QP, Charset
+from email.generator import BytesGenerator
 from email.header import Header
 from email.message import Message
 from email.mime.multipart import MIMEMultipart
@@ -23,10 +29,10 @@ from email.mime.text import MIMEText
 from email.utils import format_datetime
 from typing import Final
 
-import aiosmtplib
 import anyio
 import attrs
 
+from ahnotify._extras import missing_extra
 from ahnotify.clock import SystemClock
 from ahnotify.errors import (
     ConfigurationError,
@@ -38,6 +44,11 @@ from ahnotify.providers._addresses import is_address
 from ahnotify.providers.base import OutgoingMessage, ProviderResult, TargetContact
 from ahwire import Clock
 
+try:
+    import aiosmtplib
+except ModuleNotFoundError as error:
+    raise missing_extra("the e-mail provider", "email", error) from error
+
 __all__ = ["EmailProvider", "EmailSettings"]
 
 _SUBJECT_CHARS_MAX: Final = 200
@@ -45,6 +56,8 @@ _ANSWER_CHARS_MAX: Final = 200
 #: Controls, and the characters that some program takes for the end of a line.
 _BREAKS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _PLAIN_HEADER: Final = re.compile(r"[\x20-\x7e]*")
+#: What may travel as 7bit: lines of printable ASCII, not longer than RFC 5322 2.1.1 has it.
+_PLAIN_BODY: Final = re.compile(r"(?:[\t\x20-\x7e]{0,998}(?:\n|\Z))*")
 
 
 @attrs.frozen(kw_only=True)
@@ -113,7 +126,7 @@ class EmailProvider:
         try:
             await self._open(client, settings)
             await self._envelope(client, settings.sender, contact.address)
-            answer = await self._data(client, mail.as_bytes(), message_id)
+            answer = await self._data(client, mail_bytes(mail), message_id)
             await self._quit(client)
         finally:
             await self._hang_up(client)
@@ -237,11 +250,11 @@ def build_mail(
 ) -> Message:
     """The mail with exactly our header fields, whatever the content holds."""
     content = message.content
-    mail: Message = MIMEText(_body(content.text), "plain", "utf-8")
+    mail: Message = _part(content.text, "plain")
     if content.html is not None:
         multipart = MIMEMultipart("alternative")
         multipart.attach(mail)
-        multipart.attach(MIMEText(_body(content.html), "html", "utf-8"))
+        multipart.attach(_part(content.html, "html"))
         mail = multipart
     # Encoded always: a phrase with specials would need quoting, an encoded word needs none.
     name = Header(_line(settings.sender_name), "utf-8", header_name="From").encode()
@@ -255,9 +268,22 @@ def build_mail(
     return mail
 
 
-def _body(text: str) -> str:
-    # NUL is not allowed in mail; the rest of the body is encoded and cannot leave its part.
-    return text.replace("\x00", "")
+def mail_bytes(mail: Message) -> bytes:
+    """The mail as it is sent; a line that begins with `From ` stays as it is."""
+    buffer = io.BytesIO()
+    BytesGenerator(buffer, mangle_from_=False).flatten(mail)
+    return buffer.getvalue()
+
+
+def _part(text: str, subtype: str) -> MIMEText:
+    # NUL is not allowed in mail, and lone surrogates are no text; what else is odd is encoded and
+    # cannot leave its part.
+    body = text.replace("\x00", "").encode("utf-8", "replace").decode()
+    if _PLAIN_BODY.fullmatch(body):
+        return MIMEText(body, subtype, "us-ascii")
+    charset = Charset("utf-8")
+    charset.body_encoding = QP
+    return MIMEText(body, subtype, charset)  # type: ignore[arg-type]  # a Charset is documented
 
 
 def _header(value: str) -> str:

@@ -218,13 +218,11 @@ class Sending:
             return
         channel = self._channels.get(str(message.channel.channel))
         if channel is None:
-            await self._refuse(delivery, message, "channel_unavailable", "no provider is set up")
+            await self._refuse(delivery, message, "channel_unavailable", self._no_provider(message))
             return
         targets = await self._frozen_targets(message, now)
         if not targets:
-            await self._refuse(
-                delivery, message, "no_contacts", "the recipient has no usable contact"
-            )
+            await self._refuse(delivery, message, "no_contacts", _no_contacts(message))
             return
         await self._deliver(delivery, message, channel, targets)
 
@@ -309,6 +307,14 @@ class Sending:
         self.stats.add("dead_lettered")
         await delivery.dead_letter(f"{code}: {reason}")
 
+    def _no_provider(self, message: NotificationMessage) -> str:
+        there = ", ".join(sorted(self._channels)) or "none at all"
+        return (
+            f"rule {message.rule_id!r} sends by {str(message.channel.channel)!r}, but this server "
+            f"has no provider of that channel (it has: {there}); configure it, or change the "
+            "rule's channels"
+        )
+
     async def _frozen_targets(self, message: NotificationMessage, now: datetime) -> list[Target]:
         targets = await self._targets.load(message)
         if targets:
@@ -352,3 +358,12 @@ class Sending:
                     await self._publish_retry(NotificationMessage.from_json(body))
             except (DatabaseUnavailableError, BrokerUnavailableError) as error:
                 await self._pause(error)
+
+
+def _no_contacts(message: NotificationMessage) -> str:
+    recipient = message.recipient
+    return (
+        f"rule {message.rule_id!r} tells {recipient.recipient_type} {recipient.recipient_id!r}, "
+        f"who has no enabled and verified contact for {str(message.channel.channel)!r}; "
+        "add one, or verify the one that is there"
+    )
