@@ -6,7 +6,7 @@ import anyio
 import httpx
 import pytest
 
-from ahnotify import ApiKeys, RuleCache, publish_incidents, rules_app
+from ahnotify import ApiKeys, Database, RuleCache, SqlBroker, publish_incidents, rules_app
 from ahnotify.directory import Role
 from ahnotify.testing import INSTANT_RULE, incident, seed
 
@@ -24,7 +24,7 @@ CONTACT = {
 @pytest.fixture
 async def clients(database, broker, directory, clock):
     """A client a tenant and role, by `tenant:role`."""
-    app = rules_app(database=database, broker=broker, clock=clock)
+    app = rules_app(database=database, broker=broker, clock=clock, channels={"email"})
     keys = ApiKeys(database=database, clock=clock)
     opened = {}
     for tenant in ("acme", "beta"):
@@ -91,14 +91,89 @@ async def test_what_was_read_may_be_sent_back_as_it_is(acme):
         "/v1/rules/r", json=read.json(), headers={"If-Match": read.headers["ETag"]}
     )
     assert back.status_code == 200
-    assert back.json() == read.json() | {"version": back.json()["version"]}
+    assert back.json() == read.json() | {key: back.json()[key] for key in ("version", "warnings")}
+    again = await acme.put("/v1/rules/r", json=back.json())
+    assert again.status_code == 200
 
 
-async def test_making_the_same_rule_twice_is_refused(acme):
+async def test_making_the_same_rule_twice_is_refused_with_the_way_out(acme):
     assert (await acme.post("/v1/rules", json=RULE | {"rule_id": "r"})).status_code == 201
-    assert (await acme.post("/v1/rules", json=RULE | {"rule_id": "r"})).status_code == 412
+    again = await acme.post("/v1/rules", json=RULE | {"rule_id": "r"})
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "exists")
+    assert "PUT it with its ETag as If-Match" in again.json()["error"]["message"]
     create_only = {"If-None-Match": "*"}
-    assert (await acme.put("/v1/rules/r", json=RULE, headers=create_only)).status_code == 412
+    put = await acme.put("/v1/rules/r", json=RULE, headers=create_only)
+    assert (put.status_code, put.json()["error"]["code"]) == (412, "exists")
+
+
+@pytest.mark.parametrize("field", ["recipients", "channels"])
+@pytest.mark.parametrize("value", [[], None])
+async def test_a_rule_that_names_nobody_or_no_way_is_refused(acme, field, value):
+    wrong = RULE | {field: value, "timezone": "nowhere"}
+    answer = await acme.post("/v1/rules", json=wrong)
+    assert answer.status_code == 422
+    fields = {problem["field"] for problem in answer.json()["error"]["problems"]}
+    assert fields == {field, "timezone"}
+
+
+def warnings(answer):
+    assert answer.status_code in (200, 201), answer.text
+    return {each["field"]: each["reason"] for each in answer.json()["warnings"]}
+
+
+async def test_a_rule_that_reaches_somebody_has_no_warnings(acme):
+    await acme.post("/v1/contacts", json=CONTACT | {"verified": True})
+    types = ["agent_down", "agent_*", "*", "suspicious_login", "door.opened"]
+    rule = RULE | {"filters": {"event_type": types}}
+    assert warnings(await acme.post("/v1/rules", json=rule)) == {}
+
+
+@pytest.mark.parametrize(
+    ("written", "advice"),
+    [
+        ("agent.down", "write 'agent_down'"),
+        ("agent.*", "write 'agent_*'"),
+        ("Agent-Up", "write 'agent_up'"),
+        ("agent_dwon", "known are agent_down, agent_up"),
+    ],
+)
+async def test_an_event_type_that_no_event_has_is_warned_about(acme, written, advice):
+    rule = RULE | {"filters": {"event_type": ["agent_up", written]}}
+    found = warnings(await acme.put("/v1/rules/r", json=rule))
+    assert advice in found["filters.event_type[1]"]
+
+
+async def test_a_recipient_that_cannot_be_told_is_warned_about(acme):
+    first = warnings(await acme.put("/v1/rules/r", json=RULE))
+    assert set(first) == {"recipients[0]"}
+    assert "there is no user 'ann'" in first["recipients[0]"]
+    assert "POST /v1/contacts" in first["recipients[0]"]
+    made = (await acme.post("/v1/contacts", json=CONTACT)).json()["contact_id"]
+    second = warnings(await acme.put("/v1/rules/r", json=RULE))
+    assert "has no enabled and verified contact for email" in second["recipients[0]"]
+    await acme.put(f"/v1/contacts/{made}", json=CONTACT | {"verified": True})
+    assert warnings(await acme.put("/v1/rules/r", json=RULE)) == {}
+
+
+async def test_a_channel_without_a_provider_is_warned_about(acme):
+    await acme.post("/v1/contacts", json=CONTACT | {"verified": True})
+    sms = CONTACT | {"channel": "sms", "address": "+820000", "verified": True}
+    await acme.post("/v1/contacts", json=sms)
+    found = warnings(await acme.post("/v1/rules", json=RULE | {"channels": ["email", "sms"]}))
+    assert set(found) == {"channels[1]"}
+    assert "no provider" in found["channels[1]"]
+    assert "it has: email" in found["channels[1]"]
+
+
+async def test_without_word_of_the_providers_channels_are_not_judged(clients, database, broker):
+    app = rules_app(database=database, broker=broker)
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=app),
+        base_url="http://test",
+        headers=clients["acme:editor"].headers,
+    ) as client:
+        found = warnings(await client.post("/v1/rules", json=RULE | {"channels": ["sms"]}))
+    assert set(found) == {"recipients[0]"}
 
 
 async def test_a_wrong_rule_is_refused_by_field_path(acme):
@@ -112,7 +187,12 @@ async def test_a_wrong_rule_is_refused_by_field_path(acme):
     [(b"", 422), (b"[]", 422), (b"{", 422), (b"[" * 60_000, 422), (b" " * 70_000, 413)],
 )
 async def test_a_body_that_is_no_object_is_refused(acme, body, status):
-    assert (await acme.post("/v1/rules", content=body)).status_code == status
+    answer = await acme.post("/v1/rules", content=body)
+    assert answer.status_code == status
+    if status == 422:
+        error = answer.json()["error"]
+        assert error["problems"][0]["field"] == "body"
+        assert error["message"].startswith("body: is ")
 
 
 async def test_pages_hold_every_rule_once(acme):
@@ -180,8 +260,25 @@ async def test_one_tenants_key_reaches_nothing_of_another(clients, acme):
 
 
 async def test_unknown_paths_and_methods_are_json_too(acme):
-    assert (await acme.get("/v1/nothing")).json()["error"]["code"] == "http"
+    for path in ("/", "/v1", "/v1/nothing"):
+        answer = await acme.get(path)
+        assert answer.status_code == 404
+        assert answer.json()["error"]["code"] == "http"
+        for collection in ("/v1/rules", "/v1/contacts", "/v1/notifications", "/v1/dead-letters"):
+            assert collection in answer.json()["error"]["message"]
     assert (await acme.patch("/v1/rules")).status_code == 405
+
+
+async def test_a_database_that_was_never_migrated_is_said_so(tmp_path):
+    database = Database.open(f"sqlite:///{tmp_path / 'empty.db'}")
+    app = rules_app(database=database, broker=SqlBroker(database=database))
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=app), base_url="http://test"
+    ) as client:
+        answer = await client.get("/v1/rules", headers={"Authorization": "Bearer ahn_a_b"})
+    await database.aclose()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "configuration")
+    assert "ahnotify.migrate(url)" in answer.json()["error"]["message"]
 
 
 async def test_history_is_listed_newest_first_with_its_story(

@@ -66,6 +66,7 @@ EXPORTS = {
         "ConfigurationError",
         "ConflictError",
         "DatabaseUnavailableError",
+        "ExistsError",
         "InvalidError",
         "LeaseLostError",
         "NotFoundError",

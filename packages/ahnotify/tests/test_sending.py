@@ -340,12 +340,11 @@ async def test_a_channel_without_a_provider_is_said_so(post, broker):
         return bool(await post.rows(t.dead_letters, "reason"))
 
     await post.run(post.zone(Scripted()), post.recorder, until=recorded)
-    assert await post.rows(t.dead_letters, "reason") == [
-        (
-            "channel_unavailable: rule 'silent' sends by 'sms', but this server has no provider of "
-            "that channel (it has: email); configure it, or change the rule's channels",
-        )
-    ]
+    ((reason,),) = await post.rows(t.dead_letters, "reason")
+    assert reason == (
+        "channel_unavailable: rule 'silent' sends by 'sms', but this server has no provider of "
+        "that channel (it has: email); configure it, or change the rule's channels"
+    )
     assert await post.rows(t.delivery_results, "error_code") == [("channel_unavailable",)]
 
 

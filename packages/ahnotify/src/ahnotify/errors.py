@@ -6,6 +6,7 @@
     ├── InvalidError                what a caller wants stored is wrong: field and reason
     ├── NotFoundError               no such row in this tenant
     ├── ConflictError               it changed since it was read (If-Match)
+    │   └── ExistsError             it was to be made, and is there already
     ├── RenderError                 the built-in text could not be rendered; a bug of ours
     ├── BrokerError
     │   ├── UnroutableError         no queue takes this topic; no retry helps
@@ -28,6 +29,7 @@ __all__ = [
     "ConfigurationError",
     "ConflictError",
     "DatabaseUnavailableError",
+    "ExistsError",
     "InvalidError",
     "LeaseLostError",
     "NotFoundError",
@@ -71,6 +73,10 @@ class NotFoundError(NotifyError):
 
 class ConflictError(NotifyError):
     """The row changed since the caller read it; read again and decide again."""
+
+
+class ExistsError(ConflictError):
+    """The row was to be made, and is there already; replace it with the version that was read."""
 
 
 class RenderError(NotifyError):

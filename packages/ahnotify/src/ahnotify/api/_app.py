@@ -6,7 +6,8 @@ Everything is within the tenant of the caller's key; no route takes a tenant.
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from collections.abc import Collection
+from typing import Any, Final
 
 import attrs
 from starlette.applications import Starlette
@@ -26,6 +27,7 @@ from ahnotify.api._http import (
     reply,
     write_cursor,
 )
+from ahnotify.api._warnings import rule_warnings
 from ahnotify.broker.base import RULE_EVENTS, Broker, Message
 from ahnotify.clock import SystemClock, utc_now
 from ahnotify.database import Database
@@ -36,24 +38,39 @@ from ahnotify.rules import RuleStore, StoredRule
 from ahwire import Clock
 from ahwire.notification import RuleChange, RuleChangedEvent
 
+_COLLECTIONS: Final = ("/v1/rules", "/v1/contacts", "/v1/notifications", "/v1/dead-letters")
 
-def rules_app(*, database: Database, broker: Broker, clock: Clock | None = None) -> Starlette:
+
+def rules_app(
+    *,
+    database: Database,
+    broker: Broker,
+    clock: Clock | None = None,
+    channels: Collection[str] | None = None,
+) -> Starlette:
     """The API as an ASGI application.
 
     Keys are made by `ApiKeys.create`; viewers read, editors write. Changes carry `If-Match` with
     the ETag that was read, or `If-None-Match: *` to only ever create; without either the last one
     wins. After a rule's commit a RuleChangedEvent is published; should that fail, rule caches still
-    see the change at their next reload.
+    see the change at their next reload. A rule that is taken but can tell nobody (a recipient
+    without a contact, a channel without a provider, an event type that does not exist) is answered
+    with `warnings`.
 
     Args:
         database: The notification database.
         broker: Where RuleChangedEvents go.
         clock: Time.
+        channels: The channels that have a provider, as given to `Sending`; None when that is not
+            known here: then no rule is warned about its channels.
     """
-    api = _Api(database=database, broker=broker, clock=clock or SystemClock())
+    api = _Api(database=database, broker=broker, clock=clock or SystemClock(), channels=channels)
 
     async def on_http_error(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        if error.status_code == 404:
+            text = f"there is nothing at this path; the collections are {', '.join(_COLLECTIONS)}"
+            return problem(404, "http", text)
         return problem(error.status_code, "http", error.detail)
 
     return Starlette(
@@ -77,7 +94,15 @@ def rules_app(*, database: Database, broker: Broker, clock: Clock | None = None)
 
 
 class _Api:
-    def __init__(self, *, database: Database, broker: Broker, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        database: Database,
+        broker: Broker,
+        clock: Clock,
+        channels: Collection[str] | None,
+    ) -> None:
+        self._channels = None if channels is None else frozenset(channels)
         self._broker = broker
         self._clock = clock
         self._keys = ApiKeys(database=database, clock=clock)
@@ -128,8 +153,9 @@ class _Api:
         *,
         expected_version: int | None,
     ) -> Response:
-        # What GET answers may be sent back as it is; the version that counts is If-Match.
+        # What was answered may be sent back as it is; the version that counts is If-Match.
         definition.pop("version", None)
+        definition.pop("warnings", None)
         stored = await self._rules.put(
             caller.tenant_id,
             rule_id,
@@ -141,8 +167,11 @@ class _Api:
         if not stored.rule.enabled:
             change = RuleChange.DISABLED
         await self._announce(caller.tenant_id, rule_id, change)
+        found = await rule_warnings(stored.rule, directory=self._directory, channels=self._channels)
+        warnings = [{"field": field, "reason": reason} for field, reason in found]
         status = 201 if stored.created else 200
-        return reply(_rule_json(stored), status, version=stored.version)
+        body = _rule_json(stored) | {"warnings": warnings}
+        return reply(body, status, version=stored.version)
 
     async def delete_rule(self, request: Request, caller: Principal) -> Response:
         rule_id = request.path_params["rule_id"]

@@ -18,8 +18,10 @@ from ahnotify._identity import instant_text
 from ahnotify.directory import ApiKeys, Principal, Role
 from ahnotify.errors import (
     BrokerError,
+    ConfigurationError,
     ConflictError,
     DatabaseUnavailableError,
+    ExistsError,
     InvalidError,
     NotFoundError,
 )
@@ -75,10 +77,15 @@ def guarded(keys: ApiKeys, handler: Handler, *, role: str) -> Callable[[Request]
             return problem(422, "invalid", str(error), problems=problems)
         except NotFoundError as error:
             return problem(404, "not_found", str(error))
+        except ExistsError as error:
+            # A PUT said so itself, by If-None-Match: its precondition failed (RFC 9110 13.1.2).
+            return problem(409 if request.method == "POST" else 412, "exists", str(error))
         except ConflictError as error:
             return problem(412, "changed", str(error))
         except (DatabaseUnavailableError, BrokerError) as error:
             return problem(503, "unavailable", str(error))
+        except ConfigurationError as error:
+            return problem(500, "configuration", str(error))
 
     return endpoint
 
@@ -99,12 +106,14 @@ async def read_object(request: Request) -> dict[str, Any]:
         body += chunk
         if len(body) > _BODY_BYTES_MAX:
             raise HTTPException(413, f"the body has more than {_BODY_BYTES_MAX} bytes")
+    if not body.strip():
+        raise InvalidError([("body", "is empty; send a JSON object")])
     try:
         value = json.loads(bytes(body))
     except (ValueError, RecursionError) as error:
-        raise InvalidError([("", "the body is not JSON")]) from error
+        raise InvalidError([("body", "is not JSON; send a JSON object")]) from error
     if not isinstance(value, dict):
-        raise InvalidError([("", "the body is not a JSON object")])
+        raise InvalidError([("body", "is JSON, but not an object; send a JSON object")])
     return value
 
 

@@ -141,6 +141,19 @@ class Directory:
             await _write_contact(connection, contact, now)
         return contact
 
+    async def knows(self, tenant_id: str, recipient: RecipientKey) -> bool:
+        """Whether the tenant has this recipient, or a contact or members of one of this name."""
+        async with self._database.read() as connection:
+            for table in (t.recipients, t.contacts, t.recipient_members):
+                query = sa.select(table.c.recipient_id).where(
+                    table.c.tenant_id == tenant_id,
+                    table.c.recipient_type == recipient.recipient_type,
+                    table.c.recipient_id == recipient.recipient_id,
+                )
+                if (await connection.execute(query.limit(1))).first() is not None:
+                    return True
+        return False
+
     async def get_contact(self, tenant_id: str, contact_id: str) -> Contact:
         """One contact.
 

@@ -15,7 +15,7 @@ from ahnotify.database import Database
 from ahnotify.database import _control_tables as t
 from ahnotify.database._insert import upsert
 from ahnotify.database._require import require_tenant
-from ahnotify.errors import ConflictError, InvalidError, NotFoundError
+from ahnotify.errors import ConflictError, ExistsError, InvalidError, NotFoundError
 from ahnotify.providers.base import CHANNELS
 from ahrules import NotificationRule, RuleValidationError
 from ahwire import Clock
@@ -83,6 +83,7 @@ class RuleStore:
         Raises:
             InvalidError: With every fault by field path.
             NotFoundError: The tenant does not exist.
+            ExistsError: It was to be made only, and is there.
             ConflictError: Its version is not `expected_version`.
         """
         now = utc_now(self._clock)
@@ -92,10 +93,7 @@ class RuleStore:
             version = (
                 stored.version if stored else await _last_version(connection, tenant_id, rule_id)
             )
-            if expected_version is not None and expected_version != (
-                stored.version if stored else 0
-            ):
-                raise ConflictError(f"rule {rule_id!r} changed since it was read; read it again")
+            _expect(rule_id, stored, expected_version)
             created_at = stored.rule.created_at if stored and stored.rule.created_at else now
             rule = read_rule(tenant_id, rule_id, definition, created_at=created_at, updated_at=now)
             if stored and attrs.evolve(rule, updated_at=stored.rule.updated_at) == stored.rule:
@@ -177,6 +175,17 @@ class RuleStore:
         )
 
 
+def _expect(rule_id: str, stored: StoredRule | None, version: int | None) -> None:
+    if version is None or version == (stored.version if stored else 0):
+        return
+    if version == 0:
+        raise ExistsError(
+            f"rule {rule_id!r} exists already; to replace it read it and PUT it with its ETag as "
+            "If-Match, or choose another rule_id"
+        )
+    raise ConflictError(f"rule {rule_id!r} changed since it was read; read it again")
+
+
 def read_rule(
     tenant_id: str,
     rule_id: str,
@@ -198,11 +207,18 @@ def read_rule(
         "created_at": created_at,
         "updated_at": updated_at,
     }
+    # ahrules takes a rule without them; stored here it could never tell anybody.
+    problems = [
+        (name, f"is empty; name at least one {one}")
+        for name, one in (("recipients", "recipient"), ("channels", "channel"))
+        if given.get(name) in (None, [], ())
+    ]
     try:
         rule = NotificationRule.from_dict(given)
     except RuleValidationError as error:
-        raise InvalidError([(fault.path, fault.message) for fault in error.errors]) from error
-    problems = [
+        problems += [(fault.path, fault.message) for fault in error.errors]
+        raise InvalidError(problems) from error
+    problems += [
         (f"channels[{index}]", f"{channel!r} is none of {', '.join(CHANNELS)}")
         for index, channel in enumerate(rule.channels)
         if channel not in CHANNELS
