@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from ahwal import DeliveryState, DropReason, MemoryQueue, Sample, TransportError
+from ahwal import WAL, DeliveryState, DropReason, MemoryQueue, Sample, TransportError
 from ahwal.errors import WALWriteError
 from ahwal.sender import _batch
 from ahwal.testing import ScriptedAnswer, acknowledge, refuse
@@ -383,6 +383,52 @@ def test_sequence_numbers_rise_through_a_clock_that_stands_or_goes_back():
     assert taken == sorted(set(taken))
     numbers.above(taken[-1] + 10**9)
     assert numbers.next() > taken[-1] + 10**9
+
+
+async def test_after_a_restart_under_a_clock_that_went_back_no_number_comes_again(rig):
+    def numbers():
+        entries = rig.queue.peek(100, 1 << 20)
+        return [MetricsBatch.FromString(entry.data).seq for entry in entries]
+
+    def restart(seconds):
+        rig.queue.close()
+        rig.clock.set_wall(rig.clock.time() + seconds)
+        rig.queue = WAL.open(rig.path, clock=rig.clock)
+        rig.sender = rig.new_sender()
+
+    await rig.enqueue()
+    await rig.enqueue()
+    used = numbers()
+    for _ in range(3):
+        restart(-3600)
+        await rig.enqueue()
+    assert numbers() == [*used, used[-1] + 1, used[-1] + 2, used[-1] + 3]
+    # What was put back is the newest entry, with an old number.
+    restart(+4 * 3600)
+    entry = rig.queue.oldest()
+    rig.queue.quarantine(entry.id)
+    rig.queue.requeue(entry.id)
+    restart(-4 * 3600)
+    await rig.enqueue()
+    assert len(set(numbers())) == 6
+
+
+async def test_a_disk_that_comes_later_raises_the_numbers_too(rig):
+    await rig.enqueue()
+    used = MetricsBatch.FromString(rig.queue.newest().data).seq
+    rig.clock.set_wall(rig.clock.time() - 3600)
+    rig.sender = rig.new_sender(queue=None)
+    await rig.enqueue()
+    await rig.sender.attach(rig.queue)
+    await rig.enqueue()
+    assert MetricsBatch.FromString(rig.queue.newest().data).seq > used
+
+
+@pytest.mark.parametrize("data", [b"\xff no batch", b""])
+async def test_a_newest_entry_that_says_nothing_costs_nothing(rig, data):
+    rig.queue.append(data)
+    await rig.enqueue()
+    assert MetricsBatch.FromString(rig.queue.newest().data).seq >= round(rig.clock.time() * 1000)
 
 
 def batches_of(rig, count, points):

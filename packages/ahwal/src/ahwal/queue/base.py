@@ -99,6 +99,17 @@ class Queue(Protocol):
         """
         ...
 
+    def newest(self) -> Entry | None:
+        """Read the waiting entry with the largest id; None when the queue is empty.
+
+        None too when that entry is damaged: it is a hint about what was used before, and nothing
+        is given up because of it.
+
+        Raises:
+            QueueError: It could not be read.
+        """
+        ...
+
     def peek(self, max_entries: int, max_bytes: int) -> list[Entry]:
         """Read the first entries without removing them.
 

@@ -52,6 +52,12 @@ class MemoryQueue:
             self._check_open()
             return self._entries[0] if self._entries else None
 
+    def newest(self) -> Entry | None:
+        """The entry with the largest id, or None; see `Queue.newest`."""
+        with self._lock:
+            self._check_open()
+            return max(self._entries, key=lambda entry: entry.id, default=None)
+
     def peek(self, max_entries: int, max_bytes: int) -> list[Entry]:
         """The first entries within both limits; see `Queue.peek`."""
         with self._lock:

@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from attrs import frozen
+from google.protobuf.message import DecodeError
 
 from ahwal.errors import AhwalError
 from ahwal.queue import MemoryQueue, Queue, Stats
 from ahwal.sender._books import Key
+from ahwire.agent_pb2 import MetricsBatch
 
 # What a failing disk raises, through our own WAL or another implementation of the queue.
 QUEUE_ERRORS = (AhwalError, OSError)
@@ -24,6 +26,14 @@ class Held:
 
     key: Key
     data: bytes
+
+
+def seq_of(data: bytes) -> int:
+    """Return the sequence number in a batch's bytes; 0 when they are no batch."""
+    try:
+        return MetricsBatch.FromString(data).seq
+    except DecodeError:
+        return 0
 
 
 class Backlog:
@@ -67,6 +77,20 @@ class Backlog:
                 self._move_memory(durable)
             except QUEUE_ERRORS as error:
                 self.last_error = error
+
+    def largest_seq(self) -> int:
+        """Return the largest sequence number on disk, judged by the newest entry; 0 for none.
+
+        Numbers rise with the order of appending, so the newest entry has the largest. Only one that
+        was put back from the quarantine has an old number; for its sake the time counts too.
+        """
+        with self.lock:
+            try:
+                newest = None if self._durable is None else self._durable.newest()
+                return 0 if newest is None else max(newest.unix_ms, seq_of(newest.data))
+            except QUEUE_ERRORS:
+                # The numbers then begin at the clock's time, which is nearly always above.
+                return 0
 
     def append(self, data: bytes) -> Key:
         """Put a batch at the end; in memory the oldest may lose its place for it."""

@@ -23,7 +23,7 @@ from ahwal.sender._batch import Ceilings, SequenceNumbers, build
 from ahwal.sender._books import Books
 from ahwal.sender._outage import OutageLog
 from ahwal.sender._pace import Pace
-from ahwal.sender._plan import READ_BYTES_MAX, SAVING_READ_BYTES_MAX, Planner, ServerTime
+from ahwal.sender._plan import READ_BYTES_MAX, SAVING_READ_BYTES_MAX, Planner, Request, ServerTime
 from ahwal.sender._snapshot import SenderStatus
 from ahwal.sender._state import Delivery, DeliveryState, Signal
 from ahwal.sender._suspect import Suspicion
@@ -141,6 +141,7 @@ class Sender:
             outage=OutageLog(logger=self._log),
             logger=self._log,
         )
+        self._seeded = False
         self._requests = 0
         self._last_etag = ""
 
@@ -182,6 +183,7 @@ class Sender:
 
     async def attach(self, queue: Queue) -> None:
         """Begin to use a queue on disk; what waits in memory moves to it."""
+        self._seeded = False
         await to_thread.run_sync(self._backlog.attach, queue)
 
     async def enqueue(
@@ -211,6 +213,7 @@ class Sender:
         samples = list(samples)
 
         def append() -> int:
+            self._seed_numbers()
             built, refused = build(
                 samples,
                 collected_at_ms=time_ms,
@@ -246,7 +249,7 @@ class Sender:
             now = self._clock.monotonic()
             if not self._delivery.may_send(now) or self._pace.wait_seconds(now) > 0:
                 break
-            request = await to_thread.run_sync(self._planner.next_request)
+            request = await to_thread.run_sync(self._next_request)
             if request is None:
                 break
             self._pace.take(self._clock.monotonic())
@@ -297,6 +300,17 @@ class Sender:
             last_success_unix_seconds=self._verdicts.last_success_unix_seconds,
             last_error=self._verdicts.last_error,
         )
+
+    def _next_request(self) -> Request | None:
+        self._seed_numbers()
+        return self._planner.next_request()
+
+    def _seed_numbers(self) -> None:
+        # Before the first number is taken, and in a worker thread, because it reads the disk: a
+        # clock that went back while no agent ran must not make numbers come twice.
+        if not self._seeded:
+            self._numbers.above(self._backlog.largest_seq())
+            self._seeded = True
 
     async def _probe(self) -> None:
         now = self._clock.monotonic()

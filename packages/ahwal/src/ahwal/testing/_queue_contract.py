@@ -61,6 +61,27 @@ class QueueContract:
             assert queue.oldest() == queue.oldest() == queue.peek(1, _MANY)[0]
             assert queue.stats().batches == 1
 
+    def test_the_newest_is_the_waiting_entry_with_the_largest_id(self) -> None:
+        """Also where a replacement, which has a larger id, stands before others."""
+        with closing(self.make_queue()) as queue:
+            assert queue.newest() is None
+            first, middle, last = (queue.append(item) for item in (b"1", b"2", b"3"))
+
+            def newest_id() -> int:
+                entry = queue.newest()
+                assert entry is not None
+                return entry.id
+
+            assert queue.newest() == queue.peek(3, _MANY)[-1]
+            queue.remove(middle)
+            assert newest_id() == last
+            queue.remove(last)
+            assert newest_id() == first
+            (replacement,) = queue.replace(first, [b"4"])
+            assert newest_id() == replacement
+            queue.remove(replacement)
+            assert queue.newest() is None
+
     def test_appended_data_is_copied(self) -> None:
         """What the caller does to its buffer later is not seen."""
         with closing(self.make_queue()) as queue:
@@ -175,6 +196,7 @@ class QueueContract:
         uses: list[Callable[[], object]] = [
             lambda: queue.append(b"2"),
             queue.oldest,
+            queue.newest,
             lambda: queue.peek(1, 1),
             lambda: queue.remove(entry_id),
             lambda: queue.replace(entry_id, [b"2"]),

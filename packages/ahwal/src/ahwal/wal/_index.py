@@ -163,6 +163,14 @@ class Index:
         """The first record of the queue."""
         return next(self.in_order(), None)
 
+    def newest(self) -> Spot | None:
+        """The record with the largest id among those that are not done."""
+        for segment in reversed(self._segments):
+            position = segment.last_live()
+            if position is not None:
+                return Spot(segment, position)
+        return None
+
     def watermark(self, next_id: int) -> int:
         """The largest id up to which everything is done.
 

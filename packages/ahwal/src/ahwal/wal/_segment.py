@@ -123,6 +123,11 @@ class Segment:
             self._first_live = len(self._done) if found < 0 else found
         return None if found < 0 else found
 
+    def last_live(self) -> int | None:
+        """The last position whose record is not done."""
+        found = self._done.rfind(0)
+        return None if found < 0 else found
+
     def done_ids(self) -> list[int]:
         """The ids of the records that are done."""
         return [record_id for record_id, done in zip(self._ids, self._done, strict=True) if done]

@@ -149,6 +149,22 @@ class WAL:
         entries = self.peek(1, 1)
         return entries[0] if entries else None
 
+    def newest(self) -> Entry | None:
+        """Read the waiting entry with the largest id; see `Queue.newest`.
+
+        Raises:
+            WALReadError: The disk refused.
+            WALClosedError: It is closed.
+        """
+        with self._lock:
+            self._check_usable()
+            spot = self._index.newest()
+            try:
+                return None if spot is None else self._reader.entry(spot)
+            except OSError as error:
+                assert spot is not None, "only reading it can fail"
+                raise unreadable(error, spot.id) from error
+
     def peek(self, max_entries: int, max_bytes: int) -> list[Entry]:
         """Read the first entries; see `Queue.peek`. What is damaged is given up and counted.
 
