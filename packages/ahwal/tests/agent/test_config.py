@@ -3,10 +3,12 @@
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ahwal import AgentConfig, ConfigError
 from ahwal.agent import load_config
-from ahwal.agent._settings import SETTINGS
+from ahwal.agent._settings import SETTINGS, Kind, parse, to_text
 
 MIB = 1 << 20
 
@@ -122,3 +124,19 @@ def test_keys_variables_and_flags_are_each_there_once():
         [s.field for s in SETTINGS],
     ):
         assert len(set(names)) == len(names)
+
+
+@given(st.data())
+def test_what_is_shown_of_a_setting_is_read_back_as_the_same_value(data):
+    values = {
+        Kind.SECONDS: st.floats(0.001, 700_000) | st.integers(1, 700_000).map(float),
+        Kind.BYTES: st.integers(1, 1 << 40) | st.integers(1, 1024).map(lambda n: n << 20),
+        Kind.COUNT: st.integers(0, 10**6),
+        Kind.FLAG: st.booleans(),
+        Kind.NAMES: st.lists(st.from_regex(r"[a-z]+", fullmatch=True)).map(tuple),
+        Kind.PAIRS: st.dictionaries(*[st.from_regex(r"[a-z]+", fullmatch=True)] * 2),
+        Kind.TEXT: st.text(),
+    }
+    setting = data.draw(st.sampled_from(SETTINGS))
+    value = data.draw(values[setting.kind])
+    assert parse(setting, to_text(setting, value)) == pytest.approx(value)

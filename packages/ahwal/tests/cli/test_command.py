@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -86,6 +87,28 @@ def test_help_names_every_command_and_gives_an_example(machine):
     assert "example: ahagent run" in machine.run("run", "--help").stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "own"),
+    [
+        ("run", "[-h] [--ledger FILE] [SETTING ...]"),
+        ("wal dump", "[-h] [--limit COUNT] [SETTING ...]"),
+        ("wal stats", "[-h] [--json] [SETTING ...]"),
+    ],
+)
+def test_the_help_of_a_command_shows_its_own_options_first(machine, command, own):
+    text = machine.run(*command.split(), "--help").stdout
+    assert text.startswith(f"usage: ahagent {command} {own}\n")
+    options, settings = text.split("\nsettings:")
+    assert "--interval" not in options
+    assert "--interval" in settings
+    assert "--config" in settings
+
+
+def test_the_verbs_of_the_queue_each_have_only_their_own_options(machine):
+    assert machine.run("wal").returncode == 2
+    assert machine.run("wal", "stats", "--limit", "1").returncode == 2
+
+
 def test_configuration_errors_exit_with_3_and_name_everything(machine):
     done = machine.run("run", "--interval", "1h", AH_CATCH_UP_BATCHES="70")
     assert done.returncode == 3
@@ -148,6 +171,22 @@ def test_check_config_warns_of_a_certificate_that_is_not_checked(machine):
     assert "WARNING" in done.stderr
     shown = json.loads(machine.run("check-config", "--json").stdout)
     assert shown["interval"] == 1.0
+
+
+def test_check_config_shows_what_is_in_force_as_people_write_it(machine):
+    machine.enroll()
+    url = machine.environ.pop("AH_COLLECTOR_URL")
+    lines = machine.run("check-config", "--shutdown-flush", "0.5", AH_LABELS="site=x").stdout
+    assert f"collector_url: {url} (from enrolment)\n" in lines
+    for line in (
+        "interval: 1s", "buffer.max_bytes: 50MiB", "buffer.max_age: 24h", "shutdown_flush: 0.5",
+        "allow_short_interval: true", "labels: site=x", "log.file: ",
+    ):  # fmt: skip
+        assert f"{line}\n" in lines
+    assert json.loads(machine.run("check-config", "--json").stdout)["collector_url"] == url
+    assert (
+        f"collector_url: {url}/\n" in machine.run("check-config", AH_COLLECTOR_URL=f"{url}/").stdout
+    )
 
 
 def test_a_run_sends_this_machines_metrics_and_ends_on_sigterm_with_0(machine):
@@ -271,6 +310,7 @@ def test_the_wal_can_be_looked_into_and_its_quarantine_put_back(machine):
     directory = machine.state_dir / "wal"
     assert machine.run("wal", "stats").returncode == 3
     with WAL.open(directory) as queue:
+        assert "oldest_at: -\nnewest_at: -\n" in machine.run("wal", "stats").stdout
         ids = [queue.append(MetricsBatch(seq=n).SerializeToString()) for n in (1, 2, 3)]
         queue.quarantine(ids[1])
         dump = [json.loads(line) for line in machine.run("wal", "dump").stdout.splitlines()]
@@ -279,6 +319,11 @@ def test_the_wal_can_be_looked_into_and_its_quarantine_put_back(machine):
         assert machine.run("wal", "requeue").returncode == 8
     done = machine.run("wal", "requeue", "--json")
     assert json.loads(done.stdout) == {"requeued": 1}
+    text = machine.run("wal", "stats").stdout
+    numbers = json.loads(machine.run("wal", "stats", "--json").stdout)
+    oldest = datetime.fromtimestamp(numbers["oldest_unix_ms"] / 1000, UTC)
+    assert f"oldest_at: {oldest:%Y-%m-%dT%H:%M:%S}." in text
+    assert "unix_ms" not in text
     dump = machine.run("wal", "dump", "--limit", "2").stdout.splitlines()
     assert len(dump) == 2
     segment = next(directory.glob("*.seg"))

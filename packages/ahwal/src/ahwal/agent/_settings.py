@@ -6,7 +6,7 @@ command line and the checks in `AgentConfig` are all made from it.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from attrs import frozen
@@ -166,6 +166,33 @@ def parse(setting: Setting, value: object) -> object:
             if not isinstance(value, str):
                 raise _wrong(setting, value, setting.range)
             return value
+
+
+def to_text(setting: Setting, value: object) -> str:
+    """Return a value as `parse` takes it, and as people write it: `30s`, `24h`, `50MiB`."""
+    if value is None:
+        return ""
+    match setting.kind, value:
+        case Kind.SECONDS, int() | float():
+            return _with_unit(value, (("h", 3600), ("m", 60), ("s", 1)))
+        case Kind.BYTES, int() | float():
+            return _with_unit(value, (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)))
+        case Kind.FLAG, _:
+            return "true" if value else "false"
+        case Kind.NAMES, tuple():
+            return ",".join(value)
+        case Kind.PAIRS, Mapping():
+            return ",".join(f"{name}={text}" for name, text in value.items())
+        case _:
+            return str(value)
+
+
+def _with_unit(value: float, units: Iterable[tuple[str, int]]) -> str:
+    for unit, factor in units:
+        if value >= factor and value % factor == 0:
+            return f"{value / factor:g}{unit}"
+    # A number without a unit counts in seconds or bytes.
+    return f"{value:.15g}"
 
 
 def show_seconds(seconds: float) -> str:

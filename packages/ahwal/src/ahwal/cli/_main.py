@@ -62,8 +62,94 @@ def read_config(options: argparse.Namespace) -> AgentConfig:
     return load_config(file=file, environ=os.environ, flags=flags)
 
 
-def _settings_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(add_help=False)
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ahagent",
+        description="Collects this machine's metrics and delivers them at least once.",
+        epilog=_EPILOG,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"ahagent {package_version()}")
+    commands = _Commands(parser)
+    enroll = commands.add(
+        "enroll",
+        "exchange a one-time license for an identity",
+        "enroll --collector-url https://collector.example --license-file license.txt",
+        _enroll.enroll,
+    )
+    enroll.add_argument(
+        "--license-file", metavar="FILE", help="file with the license, or - for standard input"
+    )
+    enroll.add_argument("--force", action="store_true", help="replace the identity there is")
+    run = commands.add("run", "collect and send until stopped", "run --config agent.yaml", _run.run)
+    run.add_argument(
+        "--ledger", metavar="FILE", help="append one synced JSON line for each batch on disk"
+    )
+    status = commands.add(
+        "status", "show identity and state of the agent", "status --json", _status.status
+    )
+    check = commands.add(
+        "check-config",
+        "check the settings and show those in force",
+        "check-config --config agent.yaml",
+        _status.check_config,
+    )
+    verbs = commands.nested("wal", "look into the queue on disk")
+    stats = verbs.add("stats", "show figures of the queue", "wal stats", _wal.stats)
+    verify = verbs.add(
+        "verify", "read everything; ends with 3 on damage", "wal verify", _wal.verify
+    )
+    dump = verbs.add("dump", "print one JSON line a batch", "wal dump --limit 1", _wal.dump)
+    dump.add_argument(
+        "--limit", metavar="COUNT", type=int, default=0, help="at most so many batches; 0: all"
+    )
+    requeue = verbs.add(
+        "requeue",
+        "put what is in quarantine back; the agent must be stopped",
+        "wal requeue",
+        _wal.requeue,
+    )
+    for verb in (status, check, stats, verify, requeue):
+        verb.add_argument("--json", action="store_true", help="print JSON")
+    for command in (*commands.made, *verbs.made):
+        _add_settings(command)
+    return parser
+
+
+class _Commands:
+    """The commands below one parser."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._parsers = parser.add_subparsers(required=True, metavar="COMMAND")
+        self.made: list[argparse.ArgumentParser] = []
+
+    def add(
+        self, name: str, help_text: str, example: str, command: Command
+    ) -> argparse.ArgumentParser:
+        """Add a command that does something."""
+        parser = self._parsers.add_parser(
+            name,
+            help=help_text,
+            description=help_text,
+            epilog=f"example: ahagent {example}",
+            allow_abbrev=False,
+        )
+        parser.set_defaults(command=command)
+        self.made.append(parser)
+        return parser
+
+    def nested(self, name: str, help_text: str) -> "_Commands":
+        """Add a command that only holds others."""
+        parser = self._parsers.add_parser(
+            name, help=help_text, description=help_text, allow_abbrev=False
+        )
+        return _Commands(parser)
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    # The usage names the command's own options only, among which the settings would drown them.
+    own = parser.format_usage().removeprefix("usage: ").rstrip()
+    parser.usage = f"{own} [SETTING ...]"
     group = parser.add_argument_group(
         "settings", "over AH_* variables, which are over the file, which is over the defaults"
     )
@@ -78,65 +164,3 @@ def _settings_parser() -> argparse.ArgumentParser:
             help=f"{setting.help} ({setting.range})",
             **optional,  # type: ignore[arg-type]  # the stubs know no such dictionary
         )
-    return parser
-
-
-def _parser() -> argparse.ArgumentParser:
-    settings = [_settings_parser()]
-    parser = argparse.ArgumentParser(
-        prog="ahagent",
-        description="Collects this machine's metrics and delivers them at least once.",
-        epilog=_EPILOG,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"ahagent {package_version()}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def add(name: str, help_text: str, example: str, command: Command) -> argparse.ArgumentParser:
-        sub = commands.add_parser(
-            name,
-            help=help_text,
-            description=help_text,
-            epilog=f"example: ahagent {example}",
-            parents=settings,
-            allow_abbrev=False,
-        )
-        sub.set_defaults(command=command)
-        return sub
-
-    enroll = add(
-        "enroll",
-        "exchange a one-time license for an identity",
-        "enroll --collector-url https://collector.example --license-file license.txt",
-        _enroll.enroll,
-    )
-    enroll.add_argument(
-        "--license-file", metavar="FILE", help="file with the license, or - for standard input"
-    )
-    enroll.add_argument("--force", action="store_true", help="replace the identity there is")
-    run = add("run", "collect and send until stopped", "run --config agent.yaml", _run.run)
-    run.add_argument(
-        "--ledger", metavar="FILE", help="append one synced JSON line for each batch on disk"
-    )
-    status = add("status", "show identity and state of the agent", "status --json", _status.status)
-    status.add_argument("--json", action="store_true", help="print JSON")
-    check = add(
-        "check-config",
-        "check the settings and show those in force",
-        "check-config --config agent.yaml",
-        _status.check_config,
-    )
-    check.add_argument("--json", action="store_true", help="print JSON")
-    _add_wal(add("wal", "look into the queue on disk", "wal stats", _wal.wal))
-    return parser
-
-
-def _add_wal(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "action",
-        choices=("stats", "verify", "dump", "requeue"),
-        help="stats: figures; verify: read everything, exit 3 on damage; dump: one JSON line a "
-        "batch; requeue: put what is in quarantine back (the agent must be stopped)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--limit", type=int, default=0, help="dump at most so many batches; 0: all")

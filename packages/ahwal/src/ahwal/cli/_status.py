@@ -12,7 +12,7 @@ import attrs
 from ahwal.agent._config import AgentConfig
 from ahwal.agent._credentials import CredentialStore
 from ahwal.agent._enrol import make_client
-from ahwal.agent._settings import SETTINGS
+from ahwal.agent._settings import SETTINGS, to_text
 from ahwal.agent._status_file import FILE_NAME as STATUS_FILE_NAME
 from ahwal.cli._exit import ExitCode
 from ahwal.errors import ConfigError, NotEnrolledError
@@ -54,8 +54,9 @@ def status(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
 
 def check_config(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
     """Print the settings in force; wrong ones ended the command before."""
-    url = config.collector_url
+    url, source = config.collector_url, ""
     if url is None:
+        source = " (from enrolment)"
         try:
             url = CredentialStore(state_dir=config.state_dir).load().collector_url
         except NotEnrolledError:
@@ -67,12 +68,14 @@ def check_config(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
     values = attrs.asdict(config)
     if values["proxy_url"] is not None:
         values["proxy_url"] = without_credentials(values["proxy_url"])
-    shown = {setting.key: values[setting.field] for setting in SETTINGS}
+    values["collector_url"] = url
     if options.json:
+        shown = {setting.key: values[setting.field] for setting in SETTINGS}
         _print(json.dumps(shown, indent=2))
     else:
-        for key, value in shown.items():
-            _print(f"{key}: {'' if value is None else value}")
+        for setting in SETTINGS:
+            text = to_text(setting, values[setting.field])
+            _print(f"{setting.key}: {text}{source if setting.key == 'collector_url' else ''}")
     if config.insecure_skip_verify:
         print(  # noqa: T201 - a command speaks so
             "WARNING: insecure_skip_verify is on: anyone on the way can read the token",

@@ -7,6 +7,7 @@ import argparse
 import json
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +29,31 @@ from ahwire.batch import count_points
 _log = logging.getLogger("ahwal.cli")
 
 
-def wal(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
-    """Run one of the actions on `<state_dir>/wal`."""
+def stats(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
+    """Print figures of the queue."""
+    return _stats(_directory(config), as_json=options.json)
+
+
+def verify(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
+    """Read everything; exits 3 on damage."""
+    return _verify(_directory(config), as_json=options.json)
+
+
+def dump(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
+    """Print one JSON line a batch."""
+    return _dump(_directory(config), limit=options.limit)
+
+
+def requeue(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
+    """Put what is in quarantine back."""
+    return _requeue(_directory(config), config, as_json=options.json)
+
+
+def _directory(config: AgentConfig) -> Path:
     directory = Path(config.state_dir) / DIRECTORY_NAME
     if not directory.is_dir():
         raise ConfigError(f"{directory} does not exist; is state_dir right, has the agent run?")
-    match options.action:
-        case "stats":
-            return _stats(directory, as_json=options.json)
-        case "verify":
-            return _verify(directory, as_json=options.json)
-        case "dump":
-            return _dump(directory, limit=options.limit)
-        case _:
-            return _requeue(directory, config, as_json=options.json)
+    return directory
 
 
 def _examine(directory: Path) -> tuple[PosixStorage, Found]:
@@ -155,4 +167,18 @@ def _show(document: dict[str, Any], *, as_json: bool) -> None:
         print(json.dumps(document, indent=2))  # noqa: T201 - a command speaks so
         return
     for name, value in document.items():
-        print(f"{name}: {value}")  # noqa: T201 - a command speaks so
+        # Times are Unix milliseconds for programs, and dates for people.
+        at, is_time = name.removesuffix("_unix_ms"), name.endswith("_unix_ms")
+        line = f"{at}_at: {_time_text(value)}" if is_time else f"{name}: {value}"
+        print(line)  # noqa: T201 - a command speaks so
+
+
+def _time_text(unix_ms: int | None) -> str:
+    if unix_ms is None:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(unix_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        # A record may claim any time.
+        return f"{unix_ms} ms"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
