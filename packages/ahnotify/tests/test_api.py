@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import anyio
 import httpx
 import pytest
@@ -12,6 +15,7 @@ from ahnotify.testing import INSTANT_RULE, incident, seed
 
 pytestmark = pytest.mark.anyio
 
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "rules-api.md"
 RULE = dict(INSTANT_RULE)
 CONTACT = {
     "recipient_type": "user",
@@ -267,6 +271,15 @@ async def test_unknown_paths_and_methods_are_json_too(acme):
         for collection in ("/v1/rules", "/v1/contacts", "/v1/notifications", "/v1/dead-letters"):
             assert collection in answer.json()["error"]["message"]
     assert (await acme.patch("/v1/rules")).status_code == 405
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="the package alone has no documentation site")
+async def test_the_reference_page_names_every_route(database, broker):
+    app = rules_app(database=database, broker=broker)
+    routes = {(method, r.path) for r in app.routes for method in r.methods - {"HEAD"}}
+    rows = re.findall(r"^\| `([A-Z]+)` \| `(/[^`]*)` \|", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert set(rows) == routes
+    assert len(rows) == len(routes)
 
 
 async def test_a_database_that_was_never_migrated_is_said_so(tmp_path):
