@@ -1,10 +1,5 @@
 """The control plane over HTTP; needs the extra `web`."""
 
-from ahnotify._extras import missing_extra
-
-try:
-    from ahnotify.api._app import rules_app
-except ModuleNotFoundError as error:
-    raise missing_extra("the rules API", "web", error) from error
+from ahnotify.api._extra import rules_app
 
 __all__ = ["rules_app"]
