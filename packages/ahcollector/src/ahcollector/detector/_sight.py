@@ -10,7 +10,12 @@ A collector that was blind does not declare its agents dead. Blind is
 While blind it is frozen. The law: *between the end of a blindness and the next declaration, a grace
 for that blindness was given*. The first observation of a process looks at the beacons of the time
 before it, so a collector that was off was blind; when no beacon is on record, nobody knows for how
-long, and the longest that counts is assumed. In the first two intervals nothing is declared at all.
+long. In the first two intervals nothing is declared at all.
+
+The length of a blindness is told, and does not shorten its grace. Agents wait with full jitter, so
+even a short darkness can leave one in its longest backoff; a grace that covers this after each
+darkness also covers any row of them, a crash loop included, because whoever is refused again is
+refused in a darkness with a grace of its own.
 
 `observe` takes the state before and what is seen now, and returns the state after and what may be
 done. The caller keeps the new state only when the grace, if there is one, was really given.

@@ -58,13 +58,11 @@ class Detector:
         clock: Wall and steady time.
         metrics: Where to count.
         agent_interval_seconds: The usual interval: start-up lasts two of them, and a clock step
-        over
-            one is blindness.
+            over one is blindness.
         scan_interval_seconds: Pause between two scans.
         beacon_max_age_seconds: When the newest ingest beacon is older, the detector is blind.
-        blind_grace_max_seconds: How much of a blindness counts for the grace after it; not less
-        than
-            the longest backoff of the agents.
+        blind_grace_max_seconds: The longest backoff of the agents: so long a blindness counts for
+            the grace after it, however short it was.
     """
 
     def __init__(
@@ -137,10 +135,13 @@ class Detector:
         return judgement.may_declare
 
     async def _pardon(self, now: float, blindness: Blindness) -> None:
+        # However short it was: an agent that was refused in it draws its wait from [0, step], so a
+        # few short waits can have led it to the longest step within seconds, and the answers of a
+        # server that has just started may do the rest.
         await self._presence.grace(
             now=now,
             ended_at=blindness.ended_at,
-            blind_seconds=blindness.seconds,
+            blind_seconds=math.inf,
             blind_max_seconds=self._blind_grace_max_seconds,
         )
         _log.info(

@@ -226,7 +226,11 @@ class Presence(Protocol):
         ...
 
     async def beacon(self, now: float) -> None:
-        """Note that an ingest process was able to hear agents at `now` (each 5 s)."""
+        """Note that an ingest process was able to hear agents at `now` (each 5 s).
+
+        A pause that is longer than a beacon is good for begins a new row. So does the first beacon
+        after all ingest processes were gone, however short the pause: agents were refused in it.
+        """
         ...
 
     async def ingest_sight(self) -> IngestSight | None:

@@ -80,6 +80,8 @@ class MemoryPresence:
         self._beacon_max_age_seconds = beacon_max_age_seconds
         self._snapshot = snapshot
         self._sight = image.sight
+        # Whether this process wrote a beacon; the image tells of those before it.
+        self._shone = False
         self._epoch = image.epoch
         self._agents = {state.agent.agent_id: state for state in image.agents}
         self._gone = OrderedDict((gone.agent_id, gone) for gone in image.gone)
@@ -333,7 +335,10 @@ class MemoryPresence:
 
     async def beacon(self, now: float) -> None:
         """Note that agents could be heard."""
-        self._sight = after_beacon(self._sight, now, self._beacon_max_age_seconds)
+        self._sight = after_beacon(
+            self._sight, now, self._beacon_max_age_seconds, first=not self._shone
+        )
+        self._shone = True
         self._changes += 1
 
     async def ingest_sight(self) -> IngestSight | None:

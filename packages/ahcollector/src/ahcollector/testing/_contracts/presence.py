@@ -295,3 +295,19 @@ class PresenceContract:
         await again.confirm(both[1])
         [down] = await again.expire(T0 + 500, 500)
         assert down.seq > both[1].seq
+
+    async def test_a_restart_is_a_darkness_however_short(self) -> None:
+        """Agents that were refused in it are in their backoff: the detector must be told."""
+        if not self.durable:
+            return
+        presence = await self.new()
+        await presence.touch(A, T0, 45.0)
+        await presence.beacon(T0)
+        await presence.beacon(T0 + 5)
+        await presence.expire(T0 + 200, 500)
+        again = await self.reopen(presence)
+        await again.beacon(T0 + 7)
+        await again.beacon(T0 + 12)
+        sight = await again.ingest_sight()
+        assert sight is not None
+        assert (sight.at, sight.since, sight.dark_seconds) == (T0 + 12, T0 + 7, 2)
