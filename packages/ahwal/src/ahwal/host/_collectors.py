@@ -9,10 +9,10 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-import psutil
 from attrs import frozen
 
 from ahwal._sample import Sample
+from ahwal.host._psutil import psutil
 
 # File systems that are views of memory or of the kernel, and fill no disk.
 _UNREAL_FILE_SYSTEMS = frozenset(

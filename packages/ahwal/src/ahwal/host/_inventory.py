@@ -5,8 +5,7 @@ import platform
 import socket
 import sys
 
-import psutil
-
+from ahwal.host._psutil import psutil
 from ahwire.agent_pb2 import Inventory
 
 
