@@ -136,6 +136,80 @@ def test_state_that_another_program_wrote_is_named_and_left_alone(cli, tmp_path,
         assert path.read_bytes() == strange
 
 
+@pytest.mark.parametrize("name", ["hub/hub.sqlite", "notify/notify.sqlite"])
+@pytest.mark.parametrize("harm", ["emptied", "gone"])
+def test_a_database_that_was_made_does_not_silently_begin_anew(cli, tmp_path, name, harm):
+    assert cli("check").returncode == 0
+    path = tmp_path / "state" / name
+    assert path.stat().st_mode & 0o077 == 0
+    for beside in path.parent.glob(f"{path.name}-*"):
+        beside.unlink()
+    if harm == "emptied":
+        path.write_bytes(b"")
+    else:
+        path.unlink()
+    done = cli("check")
+    assert done.returncode == 5
+    assert str(path) in done.stderr
+    assert "restore it from a backup" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_damaged_database_is_one_sentence_with_its_name(cli, tmp_path):
+    assert cli("check").returncode == 0
+    for name in ("hub/hub.sqlite", "notify/notify.sqlite"):
+        path = tmp_path / "state" / name
+        whole = path.read_bytes()
+        path.write_bytes(whole[:100] + bytes(4000) + whole[4100:])
+        done = cli("check")
+        assert done.returncode == 5
+        assert str(path) in done.stderr
+        assert "sqlalche.me" not in done.stderr
+        assert done.stderr.count("\n") == 1
+        path.write_bytes(whole)
+
+
+def test_an_empty_name_of_a_settings_file_means_none(cli):
+    assert cli("check", AHC_CONFIG="").returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["a file", "below a file", "agent is a file", "mail is a file"])
+def test_a_demo_folder_that_cannot_be_used_is_named_with_what_helps(cli, tmp_path, kind):
+    root = tmp_path / "demo"
+    if kind.endswith("is a file"):
+        root.mkdir()
+        (root / kind.split()[0]).write_text("")
+    else:
+        root.write_text("")
+    shown = root / "below" if kind == "below a file" else root
+    done = cli("demo", "--state-dir", str(shown))
+    assert done.returncode == 5
+    assert str(shown) in done.stderr
+    assert "--state-dir" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "all stopped" not in done.stdout
+
+
+def test_an_interrupt_while_modules_load_is_no_traceback():
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "ah_server", "settings"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said = ""
+    for text in process.stderr:
+        said += text
+        if "ah_server.errors" in text:  # the command line is loading
+            process.send_signal(signal.SIGINT)
+            break
+    said += process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=30) == 130
+    assert "Traceback" not in said
+    assert "ah-server: stopped" in said
+
+
 def test_a_role_without_shared_backends_is_refused_with_what_to_do(cli):
     done = cli("run", "--role", "ingest")
     assert done.returncode == 3

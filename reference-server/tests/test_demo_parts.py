@@ -1,10 +1,13 @@
 import json
+import subprocess
+import sys
 from email.message import EmailMessage
 
 import aiosmtplib
 import anyio
 import pytest
 
+from ah_server.demo.agent_process import AgentFiles, AgentProcess
 from ah_server.demo.ledger import join_counts, missing_samples, read_ledger, series_key
 from ah_server.demo.mail_sink import MailSink, body_text
 from ah_server.errors import CheckFailedError
@@ -88,3 +91,24 @@ async def test_the_mail_sink_keeps_what_it_is_sent(tmp_path):
     assert body_text(kept).strip() == "Hallo"
     assert len(told) == 1
     assert (tmp_path / "mail" / "0001.eml").exists()
+
+
+@pytest.mark.anyio
+async def test_an_agent_that_a_killed_demo_left_is_stopped_and_no_other(tmp_path):
+    def stand_in(folder):
+        config = str(folder / "agent.yaml")
+        script = "import time; time.sleep(60)"
+        return subprocess.Popen([sys.executable, "-c", script, "-m", "ahwal", "run", config])
+
+    files = AgentFiles(folder=tmp_path / "mine")
+    agent = AgentProcess(files=files, collector_url="http://127.0.0.1:1", interval_seconds=1)
+    assert await agent.stop_leftover() is None
+    mine, other = stand_in(tmp_path / "mine"), stand_in(tmp_path / "other")
+    try:
+        assert await agent.stop_leftover() == mine.pid
+        mine.wait(timeout=10)
+        assert other.poll() is None
+    finally:
+        for process in (mine, other):
+            process.kill()
+            process.wait()

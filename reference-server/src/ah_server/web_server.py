@@ -12,8 +12,11 @@ import uvicorn
 from anyio.abc import TaskStatus
 from starlette.types import ASGIApp
 
+from ah_server.connections import Room, connection_class
 from ah_server.errors import AddressInUseError, ServerError, SettingsError
 from ah_server.settings import Address
+
+_BACKLOG = 64
 
 
 def bind(address: Address, setting: str) -> socket.socket:
@@ -33,7 +36,7 @@ def bind(address: Address, setting: str) -> socket.socket:
         # Lets a restarted server take its port back while old connections linger.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address.host, address.port))
-        listener.listen(2048)
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
@@ -76,7 +79,17 @@ class _QuietServer(uvicorn.Server):
 
 
 class WebServer:
-    """One ASGI application on one socket, as a part of the server."""
+    """One ASGI application on one socket, as a part of the server.
+
+    Args:
+        name: how the part is called.
+        app: the application.
+        listener: the bound socket.
+        tls_cert: PEM certificate chain; with `tls_key` the door speaks HTTPS.
+        tls_key: its key.
+        stop_seconds: how long open requests may take at the stop.
+        connections_max: how many connections it has room for.
+    """
 
     def __init__(
         self,
@@ -87,12 +100,17 @@ class WebServer:
         tls_cert: Path | None = None,
         tls_key: Path | None = None,
         stop_seconds: float = 3.0,
+        connections_max: int = 128,
     ) -> None:
         self.name = name
+        self.room = Room(connections_max)
         self.stop_seconds = stop_seconds
         self._listener = listener
         config = uvicorn.Config(
             app,
+            http=connection_class(self.room),
+            # So many connections are accepted before any of them can be closed for room.
+            backlog=_BACKLOG,
             lifespan="off",
             log_config=None,
             access_log=False,

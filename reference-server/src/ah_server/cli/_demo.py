@@ -57,17 +57,16 @@ async def _demo(options: argparse.Namespace) -> int:
 
 async def _show(options: argparse.Namespace, voice: Voice) -> None:
     folders = DemoFolders(root=options.state_dir or default_folder(os.environ))
+    _make_usable(folders.root)
     if options.reset and folders.root.exists():
         _forget(folders)
         voice.step(f"state of earlier runs in {folders.root} was removed")
-    try:
-        await show(folders, voice)
-    finally:
-        voice.step("all stopped; start again with the same state, or with --reset")
+    await show(folders, voice)
 
 
 async def _check(state_dir: Path | None, voice: Voice) -> None:
     if state_dir is not None:
+        _make_usable(state_dir)
         _refuse_if_used(state_dir)
         await _checked(DemoFolders(root=state_dir), voice)
         return
@@ -75,6 +74,18 @@ async def _check(state_dir: Path | None, voice: Voice) -> None:
     await _checked(DemoFolders(root=root), voice)
     # After a failure the folder stays, for whoever looks for the reason.
     shutil.rmtree(root)
+
+
+def _make_usable(root: Path) -> None:
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (root / "probe").touch()
+        (root / "probe").unlink()
+    except OSError as error:
+        raise StateDirectoryError(
+            f"the demo's folder {root} cannot be used ({error.strerror}); name another with"
+            " --state-dir"
+        ) from error
 
 
 async def _checked(folders: DemoFolders, voice: Voice) -> None:
@@ -89,7 +100,7 @@ async def _checked(folders: DemoFolders, voice: Voice) -> None:
 
 
 def _refuse_if_used(state_dir: Path) -> None:
-    if state_dir.exists() and any(state_dir.iterdir()):
+    if any(state_dir.iterdir()):
         raise StateDirectoryError(
             f"--state-dir {state_dir} is not empty: the check counts from nothing; name another"
         )
@@ -98,8 +109,10 @@ def _refuse_if_used(state_dir: Path) -> None:
 def _forget(folders: DemoFolders) -> None:
     """Removes what the demo made, and nothing else that may stand beside it."""
     for folder in (folders.server, folders.agent, folders.mail):
-        if folder.exists():
+        if folder.is_dir() and not folder.is_symlink():
             shutil.rmtree(folder)
+        else:
+            folder.unlink(missing_ok=True)
 
 
 async def _cancel_on_signal(

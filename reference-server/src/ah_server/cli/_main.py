@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         "--config",
         metavar="FILE",
         type=Path,
-        default=Path(os.environ["AHC_CONFIG"]) if "AHC_CONFIG" in os.environ else None,
+        default=Path(os.environ["AHC_CONFIG"]) if os.environ.get("AHC_CONFIG") else None,
         help="YAML settings file (or AHC_CONFIG); AHC_* variables are over it",
     )
     with_settings.set_defaults(needs_settings=True)

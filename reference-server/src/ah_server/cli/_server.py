@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from ah_server.cli._printing import add_json_option, print_rows
+from ah_server.connections import raise_descriptor_limit
 from ah_server.errors import SettingsError
 from ah_server.logs import configure_logs
 from ah_server.run import check, serve
@@ -79,6 +80,7 @@ async def _run(options: argparse.Namespace) -> int:
     if options.check:
         return await _check(options)
     settings = options.settings
+    raise_descriptor_limit()
     configure_logs(settings.log, collector_id=settings.collector_id or socket.gethostname())
 
     def ready(assembly: Assembly) -> None:

@@ -89,11 +89,8 @@ class Fleet:
     async def servers(self) -> Sequence[ServerLine]:
         """All servers, those that are down first."""
         found: dict[tuple[str, str], list[AgentPresence]] = {}
-        after = ""
-        while page := await self._presence.agents(after=after, limit=_PAGE):
-            for one in page:
-                found.setdefault((one.agent.company_id, one.agent.server_id), []).append(one)
-            after = page[-1].agent.agent_id
+        for one in await self._agents(None):
+            found.setdefault((one.agent.company_id, one.agent.server_id), []).append(one)
         lines = [_line(*key, agents) for key, agents in found.items()]
         return sorted(
             lines,
@@ -102,10 +99,17 @@ class Fleet:
 
     async def server(self, company_id: str, server_id: str) -> ServerLine | None:
         """One server, or None when no agent of it is known."""
-        for line in await self.servers():
-            if (line.company_id, line.server_id) == (company_id, server_id):
-                return line
-        return None
+        agents = await self._agents(company_id)
+        mine = [one for one in agents if one.agent.server_id == server_id]
+        return _line(company_id, server_id, mine) if mine else None
+
+    async def _agents(self, company_id: str | None) -> list[AgentPresence]:
+        agents: list[AgentPresence] = []
+        after = ""
+        while page := await self._presence.agents(company_id=company_id, after=after, limit=_PAGE):
+            agents += page
+            after = page[-1].agent.agent_id
+        return agents
 
     async def latest(self, company_id: str, server_id: str) -> Sequence[LatestSample]:
         """The newest sample of each of its series."""

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import anyio
 import attrs
+import psutil
 import yaml
 from anyio.abc import Process
 
 from ah_server.errors import ServerError
 
 _LOG_TAIL_BYTES = 4000
+_LEFTOVER_SECONDS = 8.0
 
 
 @attrs.frozen(kw_only=True)
@@ -91,6 +93,16 @@ class AgentProcess:
             said = (result.stderr + result.stdout).decode("utf-8", "replace").strip()
             raise ServerError(f"ahagent enroll ended with {result.returncode}: {said}")
 
+    async def stop_leftover(self) -> int | None:
+        """Ends an agent that a killed demo left running over the same state; its process id."""
+        for process in psutil.process_iter(["cmdline"]):
+            command = process.info["cmdline"] or []
+            if "ahwal" in command and str(self.files.config) in command:
+                process.terminate()
+                await anyio.to_thread.run_sync(_wait_or_kill, process)
+                return int(process.pid)
+        return None
+
     async def start(self) -> int:
         """Starts `ahagent run`; returns its process id."""
         with self.files.output.open("ab") as output:
@@ -146,6 +158,14 @@ class AgentProcess:
             if path.exists()
         )
         return said.decode("utf-8", "replace").strip() or "(the agent said nothing)"
+
+
+def _wait_or_kill(process: psutil.Process) -> None:
+    try:
+        process.wait(timeout=_LEFTOVER_SECONDS)
+    except psutil.TimeoutExpired:
+        process.kill()
+        process.wait(timeout=_LEFTOVER_SECONDS)
 
 
 def _ahagent(command: str) -> list[str]:

@@ -63,9 +63,12 @@ class DemoFolders:
 
 
 def default_folder(environment: Mapping[str, str]) -> Path:
-    """`ah-demo` under XDG_STATE_HOME, which is `~/.local/state` when it is not set."""
-    base = environment.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "ah-demo"
+    """`ah-demo` under XDG_STATE_HOME, which is `~/.local/state` when it is not set.
+
+    A relative XDG_STATE_HOME is ignored, as its specification says.
+    """
+    base = Path(environment.get("XDG_STATE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".local" / "state") / "ah-demo"
 
 
 def this_server() -> str:

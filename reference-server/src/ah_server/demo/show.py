@@ -13,20 +13,31 @@ from ah_server.errors import CheckFailedError
 
 async def show(folders: DemoFolders, voice: Voice) -> None:
     """Plays the demo until it is cancelled."""
-    async with stage(folders, pace=STEADY, voice=voice) as made:
-        pid = await made.agent.start()
-        voice.step(f"agent is running as process {pid}, {STEADY.interval:g} s between collections")
-        await first_samples(made, within_seconds=30)
-        voice.step(
-            f"try it: kill -9 {pid}, wait {STEADY.down_after:g} s, and an e-mail comes to"
-            f" {folders.mail}"
-        )
-        path = f"/companies/{COMPANY}/servers/{made.server_id}"
-        voice.last_line(
-            f"CPU, memory and disk of this machine: {made.probe.url('console', path)}?span=5m"
-            "   (Ctrl-C stops all)"
-        )
-        await _restart_when_killed(made)
+    was_up = False
+    try:
+        async with stage(folders, pace=STEADY, voice=voice) as made:
+            was_up = True
+            await _play(made)
+    finally:
+        if was_up:
+            voice.step("all stopped; start again with the same state, or with --reset")
+
+
+async def _play(made: Stage) -> None:
+    voice, folders = made.voice, made.folders
+    pid = await made.agent.start()
+    voice.step(f"agent is running as process {pid}, {STEADY.interval:g} s between collections")
+    await first_samples(made, within_seconds=30)
+    voice.step(
+        f"try it: kill -9 {pid}, wait {STEADY.down_after:g} s, and an e-mail comes to"
+        f" {folders.mail}"
+    )
+    path = f"/companies/{COMPANY}/servers/{made.server_id}"
+    voice.last_line(
+        f"CPU, memory and disk of this machine: {made.probe.url('console', path)}?span=5m"
+        "   (Ctrl-C stops all)"
+    )
+    await _restart_when_killed(made)
 
 
 async def first_samples(made: Stage, *, within_seconds: float) -> int:

@@ -23,6 +23,7 @@ from ah_server.demo.plan import (
 )
 from ah_server.demo.probe import Probe
 from ah_server.demo.voice import Voice
+from ah_server.errors import StateDirectoryError
 from ah_server.logs import configure_logs
 from ah_server.parts import Supervisor, one_error
 from ah_server.web_server import bind, bound_address
@@ -69,6 +70,7 @@ async def stage(
                 collector_url=f"http://{assembly.addresses['ingest'].netloc}",
                 interval_seconds=pace.interval,
             )
+            _make_folders(folders)
             group = await stack.enter_async_context(anyio.create_task_group())
             await group.start(supervisor.run)
             probe = await stack.enter_async_context(Probe(assembly))
@@ -96,6 +98,17 @@ async def stage(
                     supervisor.request_stop()
 
 
+def _make_folders(folders: DemoFolders) -> None:
+    try:
+        for folder in (folders.agent, folders.mail):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StateDirectoryError(
+            f"the demo's folder {error.filename} cannot be used ({error.strerror}); begin anew"
+            " with --reset, or name another with --state-dir"
+        ) from error
+
+
 async def _set_up(made: Stage) -> None:
     """Who is told what, and the agent's identity; nothing of it is done twice."""
     notify = made.assembly.notify
@@ -115,6 +128,9 @@ async def _set_up(made: Stage) -> None:
     await notify.rules.put(COMPANY, RULE_ID, rule)
     made.voice.step(f"rule: a silent server is told to {MAIL_TO} by e-mail, at once")
     made.agent.write_config()
+    left = await made.agent.stop_leftover()
+    if left is not None:
+        made.voice.step(f"agent of an earlier run, process {left}, was still there and is stopped")
     if made.agent.files.is_enrolled:
         made.voice.step(f"agent is enrolled already, as server {made.server_id} of {COMPANY}")
         return

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from ah_server._about import VERSION
+from ah_server.connections import fair_share
 from ah_server.parts import Loop, Part
 from ah_server.settings import Secret, ServerSettings
 from ah_server.web_server import WebServer
@@ -60,6 +61,8 @@ async def collector_side(
         listener=doors.ingest,
         tls_cert=settings.ingest.tls_cert,
         tls_key=settings.ingest.tls_key,
+        # Half of the descriptors are for agents; the other doors share a quarter.
+        connections_max=fair_share(parts=1, of=2),
     )
     keeper = StoreSnapshot(
         store=side.store,

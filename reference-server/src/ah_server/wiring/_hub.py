@@ -16,7 +16,7 @@ from ah_server.hub import (
 from ah_server.parts import Loop, Part
 from ah_server.settings import Secret, ServerSettings
 from ah_server.wiring._notify import NotifySide
-from ah_server.wiring._seams import Doors, Seams, web
+from ah_server.wiring._seams import Doors, Seams, kept_file, web
 from ahnotify.errors import BrokerUnavailableError, DatabaseUnavailableError
 
 
@@ -34,7 +34,9 @@ async def hub_side(
 ) -> tuple[HubSide | None, tuple[Part, ...]]:
     if doors.hub is None:
         return None, ()
-    database = await open_database(settings.state_dir / "hub" / "hub.sqlite")
+    path = settings.state_dir / "hub" / "hub.sqlite"
+    with kept_file(path, "the hub's file"):
+        database = await open_database(path)
     stack.push_async_callback(database.aclose)
     side = HubSide(
         identities=Identities(database=database, clock=seams.clock),

@@ -8,7 +8,7 @@ import attrs
 import ahnotify
 from ah_server.parts import Loop, Part
 from ah_server.settings import ServerSettings
-from ah_server.wiring._seams import Doors, Seams, private_file, web
+from ah_server.wiring._seams import Doors, Seams, kept_file, web
 from ahnotify.providers.email import EmailProvider, EmailSettings
 
 
@@ -25,8 +25,10 @@ class NotifySide:
 async def notify_side(
     settings: ServerSettings, seams: Seams, doors: Doors, stack: AsyncExitStack
 ) -> tuple[NotifySide, tuple[Part, ...]]:
-    url = f"sqlite:///{private_file(settings.state_dir / 'notify' / 'notify.sqlite')}"
-    await anyio.to_thread.run_sync(ahnotify.migrate, url)
+    path = settings.state_dir / "notify" / "notify.sqlite"
+    url = f"sqlite:///{path}"
+    with kept_file(path, "the notification database"):
+        await anyio.to_thread.run_sync(ahnotify.migrate, url)
     database = ahnotify.Database.open(url)
     stack.push_async_callback(database.aclose)
     broker = ahnotify.SqlBroker(database=database, clock=seams.clock)
@@ -48,17 +50,20 @@ async def notify_side(
         grace_seconds=settings.notify.digest_grace_seconds,
         look_seconds=settings.notify.poll_seconds,
     )
+    channels = _channels(settings, seams)
     sending = ahnotify.Sending(
         database=database,
         broker=broker,
-        channels=_channels(settings, seams),
+        channels=channels,
         directory=side.directory,
         incidents=incidents,
         clock=seams.clock,
     )
     recorder = ahnotify.IncidentRecorder(store=incidents, broker=broker, clock=seams.clock)
     dead = ahnotify.DeadLetterRecorder(database=database, broker=broker, clock=seams.clock)
-    app = ahnotify.rules_app(database=database, broker=broker, clock=seams.clock)
+    app = ahnotify.rules_app(
+        database=database, broker=broker, clock=seams.clock, channels=channels.keys()
+    )
     return side, (
         Loop(name="sending", body=sending.run, stop_seconds=3.0),
         Loop(name="dead letters", body=dead.run),

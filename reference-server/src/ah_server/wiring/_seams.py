@@ -2,12 +2,15 @@
 
 import random
 import socket
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 import attrs
+import sqlalchemy.exc
 
+from ah_server.connections import fair_share
+from ah_server.errors import StateDirectoryError
 from ah_server.parts import Part
 from ah_server.settings import Address, ServerSettings
 from ah_server.web_server import Application, WebServer, bind
@@ -50,11 +53,30 @@ def bind_all(settings: ServerSettings, stack: AsyncExitStack) -> Doors:
 
 def web(name: str, app: Application, door: socket.socket) -> WebServer:
     """A web server without TLS of its own."""
-    return WebServer(name=name, app=app, listener=door)
+    return WebServer(name=name, app=app, listener=door, connections_max=fair_share(parts=1, of=16))
 
 
-def private_file(path: Path) -> Path:
-    """Makes an empty file for its owner only, because SQLite would make it readable by others."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.touch(mode=0o600, exist_ok=True)
-    return path
+@contextmanager
+def kept_file(path: Path, what: str) -> Iterator[None]:
+    """Guards the opening of a file that must not silently begin anew.
+
+    A mark beside it says that it was made. With the mark, a file that is gone or empty is refused:
+    nobody would be told of anything any more, and nobody would know.
+
+    Raises:
+        StateDirectoryError: it is gone, empty or cannot be used; the text names it.
+    """
+    mark = path.with_suffix(".made")
+    way_out = f"restore it from a backup, or remove {path.parent} to begin anew"
+    if mark.exists() and not (path.exists() and path.stat().st_size):
+        state = "empty" if path.exists() else "gone"
+        raise StateDirectoryError(f"{what} {path} is {state}, though it was made before: {way_out}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Made here with its mode, because SQLite would make it readable by others.
+        path.touch(mode=0o600, exist_ok=True)
+        yield
+    except sqlalchemy.exc.SQLAlchemyError as error:
+        cause = getattr(error, "orig", None) or error
+        raise StateDirectoryError(f"{what} {path} cannot be used ({cause}): {way_out}") from error
+    mark.touch(mode=0o600)
