@@ -1,4 +1,9 @@
+import math
+import string
+
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ah_server.errors import SettingsError
 from ah_server.settings import Address, Secret, load_settings, setting_lines, settings_from
@@ -109,15 +114,238 @@ def test_every_setting_can_be_set_from_the_environment():
     for line in setting_lines():
         variable = "AHC_" + line.name.replace(".", "_").upper()
         leaf = line.name.rsplit(".", 1)[-1]
-        value = samples.get(leaf) or line.default or "some"
+        value = samples.get(leaf) or line.default or "some-16-characters"
         extra = {"AHC_HUB_TOKEN": "x", "AHC_INGEST_TLS_CERT": "/c", "AHC_INGEST_TLS_KEY": "/k"}
-        if line.name == "hub.base_url":
+        if line.name in ("hub.base_url", "ingest.public_url"):
             value = "http://127.0.0.1:1"
         elif line.name == "notify.mail.host":
             extra["AHC_NOTIFY_MAIL_SENDER"] = "a@example.test"
-        settings = settings_from({}, {**extra, variable: value})
-        node = settings
+        elif line.name == "notify.mail.sender":
+            value = "a@example.test"
+        node = settings_from({}, {**extra, variable: value})
         for part in line.name.split("."):
             node = getattr(node, part)
         shown = node.reveal() if isinstance(node, Secret) else str(node)
         assert shown == value, line.name
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://",
+        "http://[::1",
+        "ftp://hub",
+        "hub.example",
+        "http://u:pass-canary@hub",
+        "http://h?a",
+        "http://h#a",
+        "http://h:0",
+        "http://h:99999",
+        "http://h:",
+        "http://h:" + "1" * 5000,
+        "http://a b",
+        "http://h\\x",
+        "http://ключ",
+        "http:///path",
+        "http://a..b",
+        "http://[x]",
+    ],
+)
+@pytest.mark.parametrize("name", ["hub.base_url", "ingest.public_url"])
+def test_an_http_address_is_parsed_and_its_password_not_shown(name, url):
+    section, leaf = name.split(".")
+    (found,) = problems({section: {leaf: url}})
+    assert found.startswith(f"{name}: ")
+    assert "pass-canary" not in found
+    assert len(found) < 300
+
+
+@pytest.mark.parametrize("url", ["https://hub.example/base", "http://[::1]:80", "http://a:1/"])
+def test_an_http_address_may_have_a_path_and_a_port(url):
+    assert settings_from({"ingest": {"public_url": url}}, {}).ingest.public_url == url
+
+
+@pytest.mark.parametrize("token", ["short-canary", "sixteen letters and spaces"])
+def test_a_token_that_the_admin_api_would_not_take_is_refused_here(token):
+    (found,) = problems({"admin": {"token": token}})
+    assert found.startswith("admin.token: ")
+    assert token not in found
+
+
+@pytest.mark.parametrize(
+    "value", [math.inf, 10**5000, "1" * 5000, "١", "1_0", b"1", "0x10", -(10**90)], ids=type
+)
+def test_a_number_nobody_can_use_is_refused_in_a_short_sentence(value):
+    (found,) = problems({"ingest": {"metrics_burst": value}})
+    assert found.startswith("ingest.metrics_burst: ")
+    assert len(found) < 200
+
+
+@pytest.mark.parametrize("path", ["~nosuchuser/x", "/x\0y", "/x\ny", "\ud800", "", 5])
+def test_a_path_that_is_none_is_refused(path):
+    (found,) = problems({"state_dir": path})
+    assert found.startswith("state_dir: ")
+    assert found.isprintable()
+
+
+@pytest.mark.parametrize(
+    "text", ["a\0b:0", "a b:0", "a..b:0", "a" * 64 + ":0", "[host]:1", "h:" + "1" * 5000, "h:٣"]
+)
+def test_an_address_that_nobody_can_listen_at_is_refused(text):
+    (found,) = problems({"ingest": {"listen": text}})
+    assert found.startswith("ingest.listen: ")
+    assert found.isprintable()
+
+
+def test_only_addresses_of_this_machine_are_loopback():
+    for text in ("127.0.0.1:1", "[::1]:1", "localhost:1", "127.9.9.9:1", "[0:0:0:0:0:0:0:1]:1"):
+        assert Address.parse(text).is_loopback
+    for text in ("127.example.com:1", "0.0.0.0:1", "[::]:1"):
+        assert not Address.parse(text).is_loopback
+
+
+def test_an_unknown_variable_is_refused_without_its_value():
+    (found,) = problems({}, {"AHC_INGEST_LISTN": "canary", "AHX_OTHER": "x"})
+    assert found == "AHC_INGEST_LISTN: there is no such setting; did you mean AHC_INGEST_LISTEN?"
+    assert settings_from({}, {"AHC_CONFIG": "/x", "AHX_OTHER": "x", "ahc_no": ""})
+    assert len(problems({}, {"AHC_INGEST_LISTEN_FILE": "/x"})) == 1
+
+
+def test_a_hundred_unknown_names_are_not_a_hundred_sentences():
+    assert len(problems({f"x{number}": 1 for number in range(100)})) == 21
+
+
+def test_the_sender_is_what_the_mail_provider_takes():
+    for sender in ("a@", "a b@c", "a@b\nc", "почта@example.test", "Name <a@b.test>"):
+        (found,) = problems({"notify": {"mail": {"host": "mail.test", "sender": sender}}})
+        assert found.startswith("notify.mail.sender: ")
+
+
+def test_a_login_is_not_taken_without_tls():
+    mail = {"host": "mail.test", "sender": "a@b.test", "username": "u", "security": "plain"}
+    (found,) = problems({"notify": {"mail": mail}})
+    assert "notify.mail.username" in found
+    assert "starttls or tls" in found
+
+
+def test_the_collector_has_an_id():
+    assert problems({"collector_id": "a/b"})[0].startswith("collector_id: 'a/b' cannot be used")
+    assert "quotes" in problems({"collector_id": 7})[0]
+
+
+def test_a_section_that_is_none_does_not_show_what_may_be_a_token():
+    assert problems({"admin": "canary"}) == ("admin: expected a mapping of settings below it",)
+
+
+def file_problems(path, data):
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    with pytest.raises(SettingsError) as caught:
+        load_settings(path, {})
+    return caught.value.problems
+
+
+def test_a_key_set_twice_is_named_with_its_lines(tmp_path):
+    text = "log:\n  level: info\n  level: debug\nlog: {}\n"
+    found = file_problems(tmp_path / "server.yaml", text)
+    assert [problem.partition(" in the settings file")[0] for problem in found] == [
+        "log.level: set in line 2 and again in line 3",
+        "log: set in line 1 and again in line 4",
+    ]
+
+
+def test_a_date_in_a_file_is_text(tmp_path):
+    path = tmp_path / "server.yaml"
+    path.write_text("collector_id: 2026-99-99\n")
+    assert load_settings(path, {}).collector_id == "2026-99-99"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: " + "[" * 5000,
+        "a: " + "{a: " * 5000,
+        "log: {level: " + "9" * 5000 + "}",
+        "log: {level: !!int ''}",
+        "log: {level: !!bool maybe}",
+        "log: {level: !!python/object:os.system x}",
+        "%YAML " + "9" * 5000 + ".1\n---\na: 1",
+        'a: "\\UFFFFFFFF"',
+        "? [a]\n: b",
+        "a: &a {b: c}\nb: *a",
+        "a: &a [*a]",
+        "a: &a {<<: *a}",
+        "a: 1\n---\nb: 1",
+        "log: [info]",
+        "log: !!set {a}",
+    ],
+)
+def test_a_file_that_can_break_a_parser_is_refused_in_a_sentence(tmp_path, text):
+    for problem in file_problems(tmp_path / "server.yaml", text):
+        assert len(problem) < 300
+        assert problem.isprintable()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["token: *canary", "token: !canary x", "token: 'canary", 'token: "a\n  canary: {', "canary"],
+)
+def test_a_broken_file_is_not_quoted(tmp_path, text):
+    assert "canary" not in "".join(file_problems(tmp_path / "server.yaml", "hub:\n  " + text))
+
+
+NAMES = st.sampled_from([part for line in setting_lines() for part in line.name.split(".")])
+LEAVES = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.dates()
+)
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(NAMES | st.text() | st.integers(), inner, max_size=5)
+    ),
+    max_leaves=20,
+)
+VARIABLES = st.sampled_from(
+    [
+        "AHC_" + line.name.replace(".", "_").upper() + end
+        for line in setting_lines()
+        for end in ("", "_FILE")
+    ]
+)
+URLS = st.text(alphabet="htps:/[]@.#?%0189ab~", max_size=30)
+
+
+def told(read, *arguments):
+    try:
+        read(*arguments)
+    except SettingsError as error:
+        return error.problems
+    return ()
+
+
+@given(
+    data=st.dictionaries(NAMES | st.text(), TREES | URLS, max_size=6),
+    environment=st.dictionaries(VARIABLES | st.text(), st.text() | URLS, max_size=4),
+)
+def test_whatever_is_set_there_are_settings_or_sentences(data, environment):
+    assert all(problem.isprintable() for problem in told(settings_from, data, environment))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    data=st.binary()
+    | st.text(alphabet=string.printable).map(str.encode)
+    | st.lists(
+        st.sampled_from(
+            ["log:", "\n", "\n  ", "level: ", "&a ", "*a", "!!int ", "{", "}", "[", "]"]
+        )
+        | st.sampled_from(
+            ["- ", "? ", ": ", "<<", "|", ">", "'", '"', "%YAML 1.1", "---", "#", ","]
+        )
+        | st.text(max_size=3),
+    ).map(lambda parts: "".join(parts).encode("utf-8", "surrogatepass"))
+)
+def test_whatever_a_file_holds_there_are_settings_or_sentences(tmp_path, data):
+    path = tmp_path / "server.yaml"
+    path.write_bytes(data)
+    assert all(problem.isprintable() for problem in told(load_settings, path, {}))

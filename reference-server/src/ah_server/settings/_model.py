@@ -5,11 +5,23 @@ loader checks against them and `ah-server settings` and the reference page print
 three cannot disagree. Durations are seconds, sizes are bytes.
 """
 
-from collections.abc import Sequence
+import ipaddress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
+
+from ah_server.settings._checks import (
+    check_admin_token,
+    check_host,
+    check_http_url,
+    check_id,
+    check_token,
+    is_host,
+)
+
+_PORT_MAX = 65_535
 
 
 @attrs.frozen
@@ -26,21 +38,30 @@ class Address:
         Raises:
             ValueError: the text is neither.
         """
+        expected = "expected host:port, as in 127.0.0.1:8420"
         host, colon, port = text.rpartition(":")
-        if host.startswith("[") and host.endswith("]"):
+        bracketed = host.startswith("[") and host.endswith("]")
+        if bracketed:
             host = host[1:-1]
         elif ":" in host:
             raise ValueError("an IPv6 address stands in brackets, as in [::1]:8420")
-        if not colon or not host or not port.isascii() or not port.isdigit():
-            raise ValueError("expected host:port, as in 127.0.0.1:8420")
-        if int(port) > 65535:
-            raise ValueError(f"port {port} is over 65535")
+        if not colon or not is_host(host) or bracketed != (":" in host):
+            raise ValueError(expected)
+        if not port.isascii() or not port.isdigit() or len(port) > len(str(_PORT_MAX)):
+            raise ValueError(f"{expected}, and a port from 0 to {_PORT_MAX}")
+        if int(port) > _PORT_MAX:
+            raise ValueError(f"port {port} is over {_PORT_MAX}")
         return cls(host, int(port))
 
     @property
     def is_loopback(self) -> bool:
         """Whether only programs on this machine can connect."""
-        return self.host in {"localhost", "::1"} or self.host.startswith("127.")
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
     @property
     def netloc(self) -> str:
@@ -77,8 +98,12 @@ def _setting(
     *,
     between: tuple[float, float] | None = None,
     one_of: Sequence[str] | None = None,
+    check: Callable[[str], None] | None = None,
 ) -> Any:
-    return attrs.field(default=default, metadata={"doc": doc, "between": between, "one_of": one_of})
+    return attrs.field(
+        default=default,
+        metadata={"doc": doc, "between": between, "one_of": one_of, "check": check},
+    )
 
 
 def _section(section: type) -> Any:
@@ -99,7 +124,9 @@ class LogSettings:
 class IngestSettings:
     listen: Address = _setting(Address("127.0.0.1", 8420), "where agents connect")
     public_url: str = _setting(
-        "", "the address told to agents at enrolment; empty: http:// and listen"
+        "",
+        "the address told to agents at enrolment; empty: http:// and listen",
+        check=check_http_url,
     )
     tls_cert: Path | None = _setting(
         None, "PEM certificate chain; with tls_key the door speaks HTTPS"
@@ -127,16 +154,21 @@ class AdminSettings:
     listen: Address = _setting(Address("127.0.0.1", 8421), "where the admin API listens")
     token: Secret = _setting(
         NO_SECRET,
-        "bearer token of the admin API; empty: made at the first start, in the state directory",
+        "bearer token of the admin API, 16 characters at least; empty: made at the first start,"
+        " in the state directory",
+        check=check_admin_token,
     )
 
 
 @attrs.frozen(kw_only=True)
 class HubSettings:
-    base_url: str = _setting("", "the hub's address; empty: the development hub in this process")
+    base_url: str = _setting(
+        "", "the hub's address; empty: the development hub in this process", check=check_http_url
+    )
     token: Secret = _setting(
         NO_SECRET,
         "bearer token for the hub; empty: made at the first start, in the state directory",
+        check=check_token,
     )
     listen: Address = _setting(Address("127.0.0.1", 8422), "where the development hub listens")
     timeout_seconds: float = _setting(
@@ -229,10 +261,10 @@ class OutboxSettings:
 
 @attrs.frozen(kw_only=True)
 class MailSettings:
-    host: str = _setting("", "SMTP server; empty: e-mail is not configured")
+    host: str = _setting("", "SMTP server; empty: e-mail is not configured", check=check_host)
     port: int = _setting(587, "its port", between=(1, 65_535))
     sender: str = _setting("", "From address")
-    username: str = _setting("", "login name; empty: none")
+    username: str = _setting("", "login name; empty: none; never sent with security plain")
     password: Secret = _setting(NO_SECRET, "login password")
     security: str = _setting(
         "starttls",
@@ -272,7 +304,9 @@ class ServerSettings:
     state_dir: Path = _setting(
         Path("/var/lib/ah-server"), "everything that is kept between two runs"
     )
-    collector_id: str = _setting("", "this collector's name at the hub; empty: the host's name")
+    collector_id: str = _setting(
+        "", "this collector's name at the hub; empty: the host's name", check=check_id
+    )
     log: LogSettings = _section(LogSettings)
     ingest: IngestSettings = _section(IngestSettings)
     admin: AdminSettings = _section(AdminSettings)

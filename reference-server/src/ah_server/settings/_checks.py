@@ -1,0 +1,101 @@
+"""What single values must look like beyond their type, and how a refused value is shown.
+
+A check takes the text and raises ValueError with what was expected; the loader puts the setting's
+name before it. `shown` is for values out of a settings file or the environment: bounded, on one
+line, and without the password of a URL.
+"""
+
+import ipaddress
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from ahwire.names import is_id
+
+TOKEN_CHARS_MIN = 16
+_SHOWN_CHARS_MAX = 80
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST_NAME = re.compile(rf"(?=.{{1,254}}\Z){_LABEL}(?:\.{_LABEL})*\.?")
+_LOGIN = re.compile(r"//[^/]*@")
+
+
+def shown(value: Any) -> str:
+    """The value for a sentence: text and numbers as they are but bounded, the rest by its kind."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple | set):
+        return "a list"
+    if isinstance(value, int) and abs(value) >= 10**_SHOWN_CHARS_MAX:
+        # Python itself refuses to write out numbers of some thousand digits.
+        return f"a number of over {_SHOWN_CHARS_MAX} digits"
+    text = _LOGIN.sub("//***@", value) if isinstance(value, str) else value
+    whole = ascii(text) if isinstance(value, str) and not value.isprintable() else repr(text)
+    return whole if len(whole) <= _SHOWN_CHARS_MAX else whole[: _SHOWN_CHARS_MAX - 1] + "…"
+
+
+def shown_name(name: Any) -> str:
+    """A key or a variable's name for a sentence: as it is when that is short and printable."""
+    plain = isinstance(name, str) and name.isprintable() and 0 < len(name) <= _SHOWN_CHARS_MAX
+    return str(name) if plain else shown(name)
+
+
+def is_host(text: str) -> bool:
+    """Whether the text is a host name or an IP address (IPv6 without brackets)."""
+    if ":" in text:
+        try:
+            ipaddress.IPv6Address(text)
+        except ValueError:
+            return False
+        return True
+    return _HOST_NAME.fullmatch(text) is not None
+
+
+def check_token(text: str) -> None:
+    """A bearer token, as a header can carry it, or nothing."""
+    if any(not "!" <= character <= "~" for character in text):
+        raise ValueError("must be printable ASCII text without spaces and line breaks")
+
+
+def check_admin_token(text: str) -> None:
+    """A bearer token that cannot be guessed, or nothing."""
+    check_token(text)
+    if 0 < len(text) < TOKEN_CHARS_MIN:
+        raise ValueError(
+            f"has under {TOKEN_CHARS_MIN} characters; make a longer one, or leave it empty"
+        )
+
+
+def check_host(text: str) -> None:
+    """A host name or an address, or nothing."""
+    if text and not is_host(text):
+        raise ValueError("expected a host name or an IP address, as in mail.example.com")
+
+
+def check_id(text: str) -> None:
+    """An id of the wire contract, or nothing."""
+    if text and not is_id(text):
+        raise ValueError(
+            "expected letters, digits and _ . : - only, 128 at most, the first a letter or a digit"
+        )
+
+
+def check_http_url(text: str) -> None:
+    """An http or https address that paths can be put behind, or nothing."""
+    if not text:
+        return
+    expected = "expected http:// or https:// with a host, as in https://hub.example.com"
+    if not text.isascii() or " " in text or "\\" in text:
+        raise ValueError(f"{expected}, in printable ASCII without spaces")
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise ValueError(f"{expected}, and a port from 1 to 65535 if any") from None
+    if parts.scheme not in ("http", "https") or not is_host(host):
+        raise ValueError(expected)
+    if port == 0 or parts.netloc.endswith(":"):
+        raise ValueError(f"{expected}, and a port from 1 to 65535 if any")
+    if "@" in parts.netloc:
+        raise ValueError("expected no login in it; the token is a setting of its own")
+    if "?" in text or "#" in text:
+        raise ValueError("expected no query and no fragment in it")
