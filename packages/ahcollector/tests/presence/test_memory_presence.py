@@ -145,6 +145,80 @@ async def test_damaged_lines_are_set_aside_and_the_rest_is_used(tmp_path):
     assert b"evil" in (tmp_path / "presence.jsonl.damaged").read_bytes()
 
 
+async def told_of_a_silence(path, ids):
+    """A process that saw A fall silent, told it, and stopped in order."""
+    presence = await MemoryPresence.open(path, event_ids=ids)
+    await presence.touch(A, T0, None)
+    await presence.touch(B, T0 + 60, None)
+    [down] = await presence.expire(T0 + 100, 500)
+    await presence.confirm(down)
+    await presence.save()
+
+
+@pytest.mark.parametrize("damage", ["emptied", "cut in half", "cut between lines", "gone", "noise"])
+async def test_a_damaged_snapshot_does_not_tell_a_silence_twice(tmp_path, caplog, damage):
+    path, ids = tmp_path / "presence.json", event_ids()
+    await told_of_a_silence(path, ids)
+    data = path.read_bytes()
+    lines = data.splitlines(keepends=True)
+    if damage == "gone":
+        path.unlink()
+    else:
+        # In place, as a shell does it: the copy must not be the same file under another name.
+        with path.open("r+b") as file:
+            file.truncate(0)
+            file.write(
+                {
+                    "emptied": b"",
+                    "cut in half": data[: len(data) // 2],
+                    "cut between lines": lines[0],
+                    "noise": bytes(4_096),
+                }[damage]
+            )
+    again = await MemoryPresence.open(path, event_ids=ids)
+    assert again.damaged_lines >= 1
+    assert "the one before is used" in caplog.text
+    # The intent may come again under its own id, which the outbox knows.
+    first = await again.expire(T0 + 200, 500)
+    assert {(one.agent, one.seq) for one in first if one.agent == A} <= {
+        (A, round((T0 + 100) * 1000))
+    }
+    assert (await again.counts()).down == 2
+    assert (tmp_path / "presence.json.damaged").exists() is (damage != "gone")
+    await again.save()
+    third = await MemoryPresence.open(path, event_ids=ids)
+    assert third.damaged_lines == 0
+
+
+async def test_without_any_whole_snapshot_a_repeat_is_announced(tmp_path, caplog):
+    path, ids = tmp_path / "presence.json", event_ids()
+    await told_of_a_silence(path, ids)
+    for name in (path, tmp_path / "presence.json.old"):
+        name.write_bytes(b"")
+    again = await MemoryPresence.open(path, event_ids=ids)
+    assert again.damaged_lines == 1
+    assert "may be told again" in caplog.text
+
+
+async def test_a_first_start_is_no_damage(tmp_path, caplog):
+    presence = await MemoryPresence.open(tmp_path / "presence.json", event_ids=event_ids())
+    assert presence.damaged_lines == 0
+    assert caplog.text == ""
+
+
+async def test_a_file_emptied_while_it_runs_does_not_become_the_old_one(tmp_path):
+    path, ids = tmp_path / "presence.json", event_ids()
+    await told_of_a_silence(path, ids)
+    old = tmp_path / "presence.json.old"
+    before = old.read_bytes()
+    presence = await MemoryPresence.open(path, event_ids=ids)
+    path.write_bytes(b"")
+    await presence.touch(B, T0 + 300, None)
+    await presence.save()
+    assert old.read_bytes() == before
+    assert path.read_bytes()
+
+
 async def test_every_flipped_bit_of_a_snapshot_opens():
     disk = Disk()
     presence = on(disk)

@@ -94,6 +94,20 @@ async def test_a_cut_file_keeps_its_whole_lines(tmp_path, clock):
     assert 1 <= loaded.agents <= 3
 
 
+@pytest.mark.parametrize("lines_left", [0, 1, 2])
+async def test_a_file_that_lost_its_lines_is_damage(tmp_path, clock, caplog, lines_left):
+    """Also when it is empty, or was cut just between two lines."""
+    path = tmp_path / "registry.jsonl"
+    await keeper(await filled(), path, clock).save()
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:lines_left]))
+    registry = MemoryRegistry()
+    loaded = await keeper(registry, path, clock).load()
+    assert loaded.damaged == 1
+    assert await registry.cursor() == "", "all must be read again"
+    assert "registry snapshot was damaged" in caplog.text
+    assert (tmp_path / "registry.jsonl.damaged").exists()
+
+
 async def test_a_file_of_a_later_version_is_left_alone(tmp_path, clock):
     from ahcollector._sealed import seal
 

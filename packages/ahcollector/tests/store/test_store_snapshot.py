@@ -83,6 +83,20 @@ async def test_damaged_series_are_set_aside(tmp_path):
     assert world.path.with_name("store.jsonl.damaged").read_bytes().count(b"\n") == 3
 
 
+@pytest.mark.parametrize("lines_left", [0, 1, 2])
+async def test_a_file_that_lost_its_series_is_damage(tmp_path, caplog, lines_left):
+    """Also when it is empty, or was cut just between two lines."""
+    world = World(tmp_path)
+    await world.write()
+    await world.snapshot.save()
+    lines = world.path.read_bytes().splitlines(keepends=True)
+    assert len(lines) > 2
+    world.path.write_bytes(b"".join(lines[:lines_left]))
+    await world.loaded()
+    assert "damaged lines of the store's snapshot" in caplog.text
+    assert world.path.with_name("store.jsonl.damaged").exists()
+
+
 async def test_another_version_and_a_bad_place_are_refused(tmp_path):
     world = World(tmp_path)
     world.path.parent.mkdir()

@@ -1,18 +1,25 @@
 """The snapshot file of a memory presence.
 
 The file holds sealed lines (see `ahcollector._sealed`). The first has ``"kind":"head"``: format
-(``ah-presence``), version (1), the beacons (``beacon_at``, ``beacon_since``, ``beacon_dark``) and
-the newest grace (``grace``: null or [ended_at, blind_seconds]). Then there is one line an agent,
+(``ah-presence``), version (1), the beacons (``beacon_at``, ``beacon_since``, ``beacon_dark``), the
+newest grace (``grace``: null or [ended_at, blind_seconds]) and ``lines``, the number of lines
+behind the head (files of older programs do not tell it). Then there is one line an agent,
 ``"kind":"agent"``, with the fields of `AgentState` and its intents in order; and one line for each
 agent that was removed a short while ago, ``"kind":"gone"``, which keeps its seq and its last
 intents. Times are Unix seconds, except ``due_ms`` and ``grace_until_ms``.
 
-The file is replaced as a whole, so it always tells of one instant. Lines that cannot be read are
-left out, kept aside in ``<name>.damaged`` and counted.
+The file is replaced as a whole, so it always tells of one instant; the one before is kept as
+``<name>.old``. A file without a head, with fewer lines than the head tells, or with lines that
+cannot be read is damaged, an empty one too: what could not be read is kept aside in
+``<name>.damaged`` and counted, and the old file is used in its place. Where that one is damaged or
+missing too, the lines that can be read are used.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,6 +35,7 @@ __all__ = ["GoneAgent", "PresenceImage", "Snapshot", "SnapshotFile", "decode", "
 
 _FORMAT = "ah-presence"
 _VERSION = 1
+_log = logging.getLogger("ahcollector.presence")
 
 
 @attrs.frozen(kw_only=True)
@@ -52,42 +60,96 @@ class PresenceImage:
 
 
 class Snapshot(Protocol):
-    """Where the bytes of a snapshot are kept. Both calls block; they are made in a thread."""
-
-    def load(self) -> bytes | None:
-        """Return the newest saved bytes, None when there are none. Raises OSError."""
-        ...
+    """Where a snapshot is kept. The call blocks; it is made in a thread."""
 
     def save(self, chunks: list[bytes]) -> None:
         """Replace what is saved, whole or not at all, durable on return. Raises OSError."""
         ...
 
-    def set_aside(self, pieces: tuple[bytes, ...]) -> None:
-        """Keep damaged pieces where an operator finds them. Raises OSError."""
-        ...
-
 
 class SnapshotFile:
-    """A snapshot in a file of its own, mode 0600; its directory is made, mode 0700."""
+    """A snapshot in a file of its own, and the one before it in ``<name>.old``; mode 0600.
+
+    The directory is made, mode 0700.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._old = path.with_name(path.name + ".old")
+        # Size of the file when it was last known to be whole; only a whole one becomes the old one.
+        self._whole_bytes: int | None = None
 
     def load(self) -> bytes | None:
-        """Read the file."""
+        """Return the newest saved bytes, None when there are none. Raises OSError."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            return self._path.read_bytes()
-        except FileNotFoundError:
-            return None
+        return _read(self._path)
+
+    def read(self) -> PresenceImage:
+        """Return the newest image that is whole, or what is left of it; damage is logged.
+
+        Raises:
+            OSError: The file cannot be read.
+            SnapshotError: It is of a version that this program does not know.
+        """
+        data, old_data = self.load(), _read(self._old)
+        if data is None and old_data is None:
+            return PresenceImage()
+        image, damaged = decode(data) if data is not None else (PresenceImage(damaged=1), ())
+        if data is not None and not damaged:
+            self._whole_bytes = len(data)
+            return image
+        old = PresenceImage()
+        old_damaged: tuple[bytes, ...] = (b"",)
+        if old_data is not None:
+            old, old_damaged = decode(old_data)
+        use_old = not old_damaged or len(old.agents) > len(image.agents)
+        self._keep_aside(damaged if data is None or not use_old else (data,))
+        self._tell(image.damaged, missing=data is None, old_is_whole=not old_damaged)
+        return attrs.evolve(old if use_old else image, damaged=image.damaged)
+
+    def _tell(self, lines: int, *, missing: bool, old_is_whole: bool) -> None:
+        extra = {"path": str(self._path), "lines": lines}
+        state = "missing" if missing else "damaged and was set aside"
+        if old_is_whole:
+            _log.warning("the presence snapshot is %s; the one before is used", state, extra=extra)
+        else:
+            _log.error(
+                "the presence snapshot is %s, and the one before cannot be used either: silences "
+                "that were already told may be told again",
+                state,
+                extra=extra,
+            )
+
+    def _keep_aside(self, pieces: tuple[bytes, ...]) -> None:
+        if pieces:
+            set_aside(self._path.with_name(self._path.name + ".damaged"), pieces)
 
     def save(self, chunks: list[bytes]) -> None:
-        """Replace the file."""
+        """Replace the file; the one before becomes the old one, if it is whole."""
+        self._keep_old()
+        self._whole_bytes = None
         replace_file(self._path, chunks)
+        self._whole_bytes = sum(map(len, chunks))
 
-    def set_aside(self, pieces: tuple[bytes, ...]) -> None:
-        """Append to ``<name>.damaged``."""
-        set_aside(self._path.with_name(self._path.name + ".damaged"), pieces)
+    def _keep_old(self) -> None:
+        """Give the file its second name; it has the first one until the next is in its place."""
+        try:
+            if self._path.stat().st_size != self._whole_bytes:
+                return
+        except FileNotFoundError:
+            return
+        link = self._path.with_name(f".{self._path.name}.link")
+        with contextlib.suppress(FileNotFoundError):
+            link.unlink()
+        os.link(self._path, link)
+        link.replace(self._old)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def encode(image: PresenceImage) -> list[bytes]:
@@ -106,6 +168,7 @@ def _lines(image: PresenceImage) -> Iterator[bytes]:
             "beacon_since": sight and sight.since,
             "beacon_dark": sight and sight.dark_seconds,
             "grace": epoch and [epoch.ended_at, epoch.blind_seconds],
+            "lines": len(image.agents) + len(image.gone),
         }
     )
     intents: dict[str, list[dict[str, Any]]] = {}
@@ -160,6 +223,7 @@ def decode(data: bytes) -> tuple[PresenceImage, tuple[bytes, ...]]:
     lines = read_sealed(data)
     damaged = list(lines.damaged)
     image = PresenceImage()
+    headed, told = False, None
     agents: list[AgentState] = []
     gone: list[GoneAgent] = []
     intents: list[Transition] = []
@@ -168,6 +232,7 @@ def decode(data: bytes) -> tuple[PresenceImage, tuple[bytes, ...]]:
             kind = record["kind"]
             if kind == "head":
                 image = _head(record)
+                headed, told = True, record.get("lines")
                 continue
             if kind == "agent":
                 agents.append(_agent(record))
@@ -182,6 +247,9 @@ def decode(data: bytes) -> tuple[PresenceImage, tuple[bytes, ...]]:
             intents.extend(_intent(item) for item in record["intents"])
         except (KeyError, TypeError, ValueError):
             damaged.append(seal(record).rstrip(b"\n"))
+    if not damaged and (not headed or told not in (None, len(agents) + len(gone))):
+        # Every line is whole, and some are missing: it was emptied, or cut between two lines.
+        damaged.append(b"")
     image = attrs.evolve(
         image,
         agents=tuple(agents),
@@ -197,7 +265,7 @@ def _head(record: Mapping[str, Any]) -> PresenceImage:
         raise SnapshotError(
             f"the presence snapshot is {record['format']!r} version {record['version']!r}, this "
             f"program reads {_FORMAT!r} version {_VERSION}: use the program that wrote it, or move "
-            "the file away to begin anew"
+            "the file and its .old away to begin anew"
         )
     at, since, dark = record["beacon_at"], record["beacon_since"], record["beacon_dark"]
     grace = record["grace"]

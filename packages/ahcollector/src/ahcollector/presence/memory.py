@@ -24,7 +24,6 @@ from ahcollector.presence._snapshot import (
     PresenceImage,
     Snapshot,
     SnapshotFile,
-    decode,
     encode,
 )
 from ahcollector.presence._state import AgentState, GraceEpoch, to_ms
@@ -110,22 +109,15 @@ class MemoryPresence:
     ) -> MemoryPresence:
         """Return a presence that goes on where the process before saved to `path`.
 
-        Damaged lines of the file are kept aside in ``<name>.damaged``, counted in `damaged_lines`
-        and logged; the rest is used.
+        Of a damaged file the one before is used, else the rest of it; what was damaged is kept
+        aside in ``<name>.damaged``, counted in `damaged_lines` and logged.
 
         Raises:
             SnapshotError: The file cannot be read, or is of another version.
         """
         snapshot = SnapshotFile(path)
         try:
-            data = await anyio.to_thread.run_sync(snapshot.load)
-            image, damaged = decode(data) if data is not None else (PresenceImage(), ())
-            if damaged:
-                await anyio.to_thread.run_sync(snapshot.set_aside, damaged)
-                _log.warning(
-                    "damaged lines of the presence snapshot were set aside",
-                    extra={"path": str(path), "lines": len(damaged)},
-                )
+            image = await anyio.to_thread.run_sync(snapshot.read)
         except OSError as error:
             raise SnapshotError(
                 f"the presence snapshot {path} cannot be read ({error}): repair its permissions or "

@@ -1,15 +1,17 @@
 """The memory registry on disk, so that one machine restarts without asking about everyone.
 
 The file holds sealed lines (see `ahcollector._sealed`). The first is
-``{"kind": "head", "format": "ah-registry", "version": 1, "cursor": …}``. Then there is one line an
-agent, ``{"kind": "agent", "record": …, "newest_version": …, "revoked_at": …}``: the AgentRecord,
-the newest version ever seen, and when it was revoked (Unix seconds or null); and one line for each
-hash of a revoked agent that its record does not name, ``{"kind": "tombstone", "hash": …,
-"agent_id": …}``. The file holds token hashes, no tokens; its mode is 0600.
+``{"kind": "head", "format": "ah-registry", "version": 1, "cursor": …, "lines": …}``, where
+``lines`` is the number of lines behind it (files of older programs do not tell it). Then there is
+one line an agent, ``{"kind": "agent", "record": …, "newest_version": …, "revoked_at": …}``: the
+AgentRecord, the newest version ever seen, and when it was revoked (Unix seconds or null); and one
+line for each hash of a revoked agent that its record does not name, ``{"kind": "tombstone", "hash":
+…, "agent_id": …}``. The file holds token hashes, no tokens; its mode is 0600.
 
 It is replaced as a whole, so a reader finds the old or the new state, never half of one. Lines that
 cannot be read are left out, kept aside in ``<name>.damaged`` and counted; the cursor then counts as
-lost too, so that the next sync reads everything again and fills the gap.
+lost too, so that the next sync reads everything again and fills the gap. A file without a head, or
+with fewer lines than it tells, is damaged too: an empty one is never taken for an empty registry.
 
 Durability: `SnapshotKeeper.run` writes at most `delay_seconds` after a change and once more when it
 is cancelled. A process that is killed loses what changed in between; with a hub, the cursor in the
@@ -44,7 +46,13 @@ _VERSION = 1
 
 def encode(image: RegistryImage) -> list[bytes]:
     """Return the file's lines."""
-    head = {"kind": "head", "format": _FORMAT, "version": _VERSION, "cursor": image.cursor}
+    head = {
+        "kind": "head",
+        "format": _FORMAT,
+        "version": _VERSION,
+        "cursor": image.cursor,
+        "lines": len(image.agents) + len(image.tombstones),
+    }
     agents = [
         {
             "kind": "agent",
@@ -70,18 +78,23 @@ def decode(data: bytes) -> tuple[RegistryImage, tuple[bytes, ...]]:
     lines = read_sealed(data)
     damaged = list(lines.damaged)
     cursor: str | None = None
+    told: int | None = None
     agents: list[AgentEntry] = []
     tombstones: list[tuple[str, str]] = []
     for line in lines.records:
         try:
             if line["kind"] == "head":
-                cursor = _cursor(line)
+                cursor, told = _cursor(line), line.get("lines")
             elif line["kind"] == "agent":
                 agents.append(_agent(line))
             else:
                 tombstones.append((str(line["hash"]), str(line["agent_id"])))
         except (KeyError, TypeError, ValueError):
             damaged.append(seal(line).rstrip(b"\n"))
+    missing = told not in (None, len(agents) + len(tombstones))
+    if not damaged and (cursor is None or missing):
+        # Every line is whole, and some are missing: it was emptied, or cut between two lines.
+        damaged.append(b"")
     image = RegistryImage(
         agents=tuple(agents),
         tombstones=tuple(tombstones),

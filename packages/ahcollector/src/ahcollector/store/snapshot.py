@@ -1,10 +1,12 @@
 """A file that carries a memory store over restarts.
 
 The file holds sealed lines (see `ahcollector._sealed`). The first is
-``{"format":"ah-store","version":1}``; then there is one line a series:
+``{"format":"ah-store","version":1,"series":n}``; then there is one line for each of the n series:
 ``{"labels":[[name, value] …],"points":n,"timestamps":…,"values":…}``, the columns being base64 of
 zlib of the n little-endian numbers: signed 64-bit milliseconds, and 64-bit IEEE doubles. The file
-is replaced as a whole. Lines that cannot be read are kept aside in ``<name>.damaged``.
+is replaced as a whole. Lines that cannot be read are kept aside in ``<name>.damaged``. A file
+without its first line, or with fewer series than that tells (files of older programs tell no
+number), is damaged too, an empty one before all.
 """
 
 from __future__ import annotations
@@ -124,7 +126,7 @@ def _save(path: Path, columns: list[_Column]) -> None:
 
 
 def _lines(columns: list[_Column]) -> Iterator[bytes]:
-    yield seal({"format": _FORMAT, "version": _VERSION})
+    yield seal({"format": _FORMAT, "version": _VERSION, "series": len(columns)})
     for labels, timestamps, values in columns:
         yield seal(
             {
@@ -160,6 +162,7 @@ def _load(path: Path) -> tuple[list[tuple[Labels, list[tuple[int, float]]]], int
         return [], 0
     lines = read_sealed(data)
     damaged = list(lines.damaged)
+    headed, told = False, None
     result: list[tuple[Labels, list[tuple[int, float]]]] = []
     for record in lines.records:
         if "format" in record:
@@ -169,6 +172,7 @@ def _load(path: Path) -> tuple[list[tuple[Labels, list[tuple[int, float]]]], int
                     f"{record.get('version')!r}, this program reads {_FORMAT!r} version "
                     f"{_VERSION}: use the program that wrote it, or move the file away"
                 )
+            headed, told = True, record.get("series")
             continue
         try:
             labels = tuple((str(name), str(value)) for name, value in record["labels"])
@@ -181,6 +185,9 @@ def _load(path: Path) -> tuple[list[tuple[Labels, list[tuple[int, float]]]], int
             damaged.append(seal(record).rstrip())
             continue
         result.append((labels, list(zip(timestamps, values, strict=True))))
+    if not damaged and (not headed or told not in (None, len(result))):
+        # Every line is whole, and some are missing: it was emptied, or cut between two lines.
+        damaged.append(b"")
     if damaged:
         set_aside(path.with_name(path.name + ".damaged"), damaged)
     return result, len(damaged)
