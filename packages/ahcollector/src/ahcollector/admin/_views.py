@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ahcollector.outbox.base import OutboxStats
+from ahcollector.outbox.base import DeadLetter, OutboxStats
 from ahcollector.presence.base import AgentPresence, PresenceCounts
 from ahcollector.registry.base import AgentEntry, RegistryCounts
+from ahcollector.worker.deadletter import DeadBatch
 
-__all__ = ["agent_view", "counts_view", "outbox_view", "points_view", "presence_view"]
+__all__ = [
+    "agent_view",
+    "counts_view",
+    "dead_batch_view",
+    "dead_letter_view",
+    "outbox_view",
+    "points_view",
+    "presence_view",
+]
 
+_BODY_CHARS_SHOWN = 2_000
 _HASH_CHARS = 8
 
 
@@ -88,4 +99,36 @@ def outbox_view(stats: OutboxStats) -> dict[str, Any]:
         "dead_bytes": stats.dead_bytes,
         "dead_dropped": stats.dead_dropped,
         "damaged_lines": stats.damaged_lines,
+    }
+
+
+def dead_letter_view(letter: DeadLetter) -> dict[str, Any]:
+    """Show an event that was not delivered; of what is no event, the beginning as text."""
+    return {
+        "letter_id": letter.letter_id,
+        "reason": letter.reason,
+        "enqueued_at": _when(letter.enqueued_at),
+        "dead_at": _when(letter.dead_at),
+        "replayable": letter.replayable,
+        "event": json.loads(letter.body) if letter.replayable else None,
+        "body": None
+        if letter.replayable
+        else letter.body[: 4 * _BODY_CHARS_SHOWN].decode(errors="replace")[:_BODY_CHARS_SHOWN],
+    }
+
+
+def dead_batch_view(letter: DeadBatch) -> dict[str, Any]:
+    """Show what names a refused batch."""
+    batch = letter.batch
+    return {
+        "letter_id": letter.letter_id,
+        "reason": letter.reason,
+        "dead_at": _when(letter.dead_at),
+        "company_id": batch.company_id,
+        "server_id": batch.server_id,
+        "agent_id": batch.agent_id,
+        "request_id": batch.request_id,
+        "received_at": _when(batch.received_at_ms / 1000),
+        "samples": batch.samples,
+        "size_bytes": letter.size_bytes,
     }

@@ -12,6 +12,9 @@ route                                               does
 ``GET …/companies/{co}/series/range``, ``/latest``  queries
 ``GET /admin/v1/presence``, ``/counts``             who is up and down, and how many
 ``GET /admin/v1/outbox``                            what the hub has not taken yet
+``GET``, ``DELETE /admin/v1/outbox/dead``           shows and forgets events it did not take
+``POST /admin/v1/outbox/dead/replay``               sends them again
+``/admin/v1/worker/dead[/replay]``                  the same for batches the store refused
 ``GET /healthz``, ``GET /metrics``                  the process lives; its metrics
 ==================================================  ==========================================
 """
@@ -29,6 +32,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ahcollector.admin._answers import error_answer, refusal_of
+from ahcollector.admin._body import json_body
+from ahcollector.admin._dead import DeadBatchDoors, DeadLetterDoors
 from ahcollector.admin._params import path_id, range_query, server_id, since_ms
 from ahcollector.admin._views import (
     agent_view,
@@ -37,6 +42,7 @@ from ahcollector.admin._views import (
     points_view,
     presence_view,
 )
+from ahcollector.bus.base import Bus
 from ahcollector.clock import AsyncClock, SystemClock
 from ahcollector.errors import CollectorError, RequestRefusedError
 from ahcollector.metrics import PrometheusMetrics
@@ -45,6 +51,7 @@ from ahcollector.presence.base import Presence
 from ahcollector.registry.base import Registry
 from ahcollector.registry.directory import Directory
 from ahcollector.store.base import Store
+from ahcollector.worker.deadletter import DeadBatches
 from ahwire import AgentRecord, DecodeError
 from ahwire.status import Code
 
@@ -52,7 +59,6 @@ __all__ = ["admin_app"]
 
 _log = logging.getLogger("ahcollector.admin")
 
-_BODY_BYTES_MAX = 64 * 1024
 _PAGE_MAX = 500
 _CONFLICT = 409
 _Handler = Callable[[Request], Awaitable[Response]]
@@ -66,6 +72,8 @@ def admin_app(
     presence: Presence,
     store: Store,
     outbox: Outbox | None = None,
+    dead_batches: DeadBatches | None = None,
+    bus: Bus | None = None,
     clock: AsyncClock | None = None,
     metrics: PrometheusMetrics | None = None,
 ) -> Starlette:
@@ -77,7 +85,9 @@ def admin_app(
         directory: Written through, so that presence follows.
         presence: Who is up and down.
         store: Asked for series, and told to forget tenants.
-        outbox: Shown; None: 404.
+        outbox: Shown, and its dead letters replayed and forgotten; None: 404.
+        dead_batches: The worker's refused batches, likewise; None: 404.
+        bus: Where refused batches are replayed to; None: their replay is 404.
         clock: Time.
         metrics: Served at ``/metrics``; None: 404.
 
@@ -86,13 +96,16 @@ def admin_app(
     """
     if len(token) < 16:
         raise ValueError("the admin token has under 16 characters: make a longer one")
+    clock = clock if clock is not None else SystemClock()
+    letters = DeadLetterDoors(outbox=outbox, clock=clock)
+    batches = DeadBatchDoors(dead_batches=dead_batches, bus=bus)
     doors = _Doors(
         registry=registry,
         directory=directory,
         presence=presence,
         store=store,
         outbox=outbox,
-        clock=clock if clock is not None else SystemClock(),
+        clock=clock,
     )
     guard = _Guard(token)
 
@@ -118,6 +131,12 @@ def admin_app(
             route("/presence", doors.presence_page, "GET"),
             route("/counts", doors.counts, "GET"),
             route("/outbox", doors.outbox_state, "GET"),
+            route("/outbox/dead", letters.page, "GET"),
+            route("/outbox/dead", letters.purge, "DELETE"),
+            route("/outbox/dead/replay", letters.replay, "POST"),
+            route("/worker/dead", batches.page, "GET"),
+            route("/worker/dead", batches.purge, "DELETE"),
+            route("/worker/dead/replay", batches.replay, "POST"),
             Route("/healthz", _health, methods=["GET"]),
             Route("/metrics", exposition, methods=["GET"]),
         ],
@@ -185,15 +204,8 @@ class _Doors:
 
     async def put_agent(self, request: Request) -> Response:
         agent_id = path_id(request, "agent_id")
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > _BODY_BYTES_MAX:
-                raise RequestRefusedError(
-                    Code.BAD_REQUEST, f"a record is not over {_BODY_BYTES_MAX} bytes"
-                )
         try:
-            record = AgentRecord.from_json(bytes(body))
+            record = AgentRecord.from_json(await json_body(request))
         except DecodeError as error:
             raise RequestRefusedError(Code.BAD_REQUEST, f"not an AgentRecord: {error}") from error
         if record.agent_id != agent_id:
