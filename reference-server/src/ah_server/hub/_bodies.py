@@ -1,7 +1,8 @@
-"""Request bodies of the hub: bounded, and decoded so that one bad event spoils only itself."""
+"""Requests of the hub: bounded, and decoded so that one bad event spoils only itself."""
 
 import hashlib
 import json
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,22 +15,59 @@ BODY_BYTES_MAX = 8 << 20
 EVENTS_MAX = 200
 
 
+_DIGITS_MAX = 18
+
+
 class RefusedBodyError(Exception):
     """The body of a request cannot be used; the text says why."""
 
 
+def is_number(text: str) -> bool:
+    """Whether the text is a whole number, not negative, that a column of the database can hold."""
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+
+
 async def read_body(request: Request) -> bytes:
-    """The whole body.
+    """The whole body, which is JSON that can be written again.
 
     Raises:
-        RefusedBodyError: it is over the limit; the rest is not read.
+        RefusedBodyError: it is over the limit (the rest is not read), no JSON, or holds half of a
+            character or a number that is none: nothing could keep those or answer with them.
     """
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > BODY_BYTES_MAX:
             raise RefusedBodyError(f"the body is over {BODY_BYTES_MAX} bytes")
+    _parse(bytes(body))
     return bytes(body)
+
+
+async def read_mapping(request: Request) -> dict[str, Any]:
+    """The body as a JSON object; see `read_body`.
+
+    Raises:
+        RefusedBodyError: it is none.
+    """
+    data = _parse(await read_body(request))
+    if not isinstance(data, dict):
+        raise RefusedBodyError("the body must be a JSON object")
+    return data
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        data = json.loads(body.decode())
+        json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
+    except RecursionError as error:
+        raise RefusedBodyError("the body is nested too deeply") from error
+    except json.JSONDecodeError as error:
+        raise RefusedBodyError(f"the body is not JSON: {error}") from error
+    except ValueError as error:
+        raise RefusedBodyError(
+            "the body is not JSON in UTF-8 with whole characters and finite numbers"
+        ) from error
+    return data
 
 
 def decode_events(body: bytes) -> tuple[list[Event], list[RejectedEvent]]:
@@ -38,10 +76,7 @@ def decode_events(body: bytes) -> tuple[list[Event], list[RejectedEvent]]:
     Raises:
         RefusedBodyError: the body as a whole is not `{"events": [1..200]}`.
     """
-    try:
-        data = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RefusedBodyError(f"the body is not JSON: {error}") from error
+    data = _parse(body)
     items = data.get("events") if isinstance(data, dict) else None
     if not isinstance(items, list) or not 1 <= len(items) <= EVENTS_MAX:
         raise RefusedBodyError(f"events: expected a list of 1 to {EVENTS_MAX}")

@@ -5,31 +5,43 @@ bearer token from programs, as the password of HTTP Basic from a browser on the 
 """
 
 import base64
-import binascii
 import hmac
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, select_autoescape
+from sqlalchemy.exc import OperationalError
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from ah_server.hub._bodies import RefusedBodyError, decode_events, etag_response, read_body
+from ah_server.hub._bodies import (
+    RefusedBodyError,
+    decode_events,
+    etag_response,
+    is_number,
+    read_body,
+    read_mapping,
+)
 from ah_server.hub.company_settings import CompanySettingsTable
 from ah_server.hub.event_log import EventLog, FencedError
-from ah_server.hub.faults import FaultPlan, Faults
+from ah_server.hub.faults import FAULTS_PATH, FaultPlan, Faults
 from ah_server.hub.identities import EnrollRefusedError, Identities
 from ah_server.settings import Secret
 from ahwire.errors import DecodeError
 from ahwire.hub import CompanySettings, Heartbeat, SeenReport
+from ahwire.names import is_id
 
 PREFIX = "/api/v1/monitoring/collector"
 _EMPTY_RULES = b'{"rules":[]}'
 _EMPTY_SILENCES = b'{"silences":[]}'
+_RETRY_AFTER_SECONDS = 5
+
+_log = logging.getLogger("ah_server.hub")
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -58,7 +70,7 @@ def hub_app(
         Route("/admin/api/agents/{agent_id}/revoke", bearer(admin.revoke), methods=["POST"]),
         Route("/admin/api/events", bearer(admin.events), methods=["GET"]),
         Route("/admin/api/settings/{company_id}", bearer(admin.put_settings), methods=["PUT"]),
-        Route("/admin/api/faults", bearer(admin.faults), methods=["POST", "DELETE"]),
+        Route(FAULTS_PATH, bearer(admin.faults), methods=["POST", "DELETE"]),
         Route("/healthz", _healthz, methods=["GET"]),
     ]
     app = Starlette(
@@ -68,6 +80,8 @@ def hub_app(
             DecodeError: _refused,
             EnrollRefusedError: _enroll_refused,
             FencedError: _fenced,
+            OperationalError: _unavailable,
+            ClientDisconnect: _gone,
         },
     )
     faults = Faults(app)
@@ -98,7 +112,7 @@ def _presented(request: Request) -> bytes:
     if kind.lower() == "basic":
         try:
             return base64.b64decode(value, validate=True).partition(b":")[2]
-        except binascii.Error:
+        except ValueError:
             return b""
     return b""
 
@@ -116,11 +130,11 @@ class _CollectorCalls:
         self._settings = settings
 
     async def enroll(self, request: Request) -> Response:
-        grant = await self._identities.enroll(await _mapping(request))
+        grant = await self._identities.enroll(await read_mapping(request))
         return Response(grant.to_json(), media_type="application/json")
 
     async def renew(self, request: Request) -> Response:
-        agent_id = (await _mapping(request)).get("agent_id")
+        agent_id = (await read_mapping(request)).get("agent_id")
         if not isinstance(agent_id, str):
             return _error(400, "bad_request", "agent_id: expected text")
         grant = await self._identities.renew(agent_id)
@@ -134,7 +148,7 @@ class _CollectorCalls:
                 return _error(404, "not_found", "no agent has this token")
             return Response(record.to_json(), media_type="application/json")
         limit = request.query_params.get("limit", "500")
-        if not (limit.isascii() and limit.isdigit() and int(limit) > 0):
+        if not (is_number(limit) and int(limit) > 0):
             return _error(400, "bad_request", f"limit: {limit[:40]!r} is not a number over 0")
         try:
             page = await self._identities.page(request.query_params.get("since", ""), int(limit))
@@ -144,7 +158,7 @@ class _CollectorCalls:
 
     async def events(self, request: Request) -> Response:
         fence = request.headers.get("x-ah-fence")
-        if fence is not None and not (fence.isascii() and fence.isdigit() and len(fence) < 19):
+        if fence is not None and not is_number(fence):
             return _error(400, "bad_request", f"X-AH-Fence: {fence[:40]!r} is not a number")
         accepted, rejected = decode_events(await read_body(request))
         reply = await self._event_log.record(
@@ -159,7 +173,7 @@ class _CollectorCalls:
         return JSONResponse({})
 
     async def inventory(self, request: Request) -> Response:
-        data = await _mapping(request)
+        data = await read_mapping(request)
         agent_id = data.get("agent_id")
         if not isinstance(agent_id, str):
             return _error(400, "bad_request", "agent_id: expected text")
@@ -177,7 +191,7 @@ class _CollectorCalls:
         return etag_response(request, _EMPTY_SILENCES)
 
     async def settings(self, request: Request) -> Response:
-        found = await self._settings.get(request.path_params["company_id"])
+        found = await self._settings.get(_company(request))
         return etag_response(request, found.to_json())
 
 
@@ -204,10 +218,10 @@ class _AdminCalls:
         return HTMLResponse(html, headers={"Content-Security-Policy": policy})
 
     async def new_license(self, request: Request) -> Response:
-        data = await _mapping(request)
+        data = await read_mapping(request)
         ttl = data.get("ttl_seconds", 86_400)
         if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= 31_536_000:
-            return _error(400, "bad_request", f"ttl_seconds: {ttl!r} is not 1 to 31536000")
+            return _error(400, "bad_request", "ttl_seconds: expected a number, 31536000 at most")
         try:
             made = await self._identities.new_license(
                 str(data.get("company_id", "")), str(data.get("server_id", "")), ttl
@@ -230,7 +244,7 @@ class _AdminCalls:
 
     async def events(self, request: Request) -> Response:
         after = request.query_params.get("after", "0")
-        if not (after.isascii() and after.isdigit() and len(after) < 19):
+        if not is_number(after):
             return _error(400, "bad_request", f"after: {after[:40]!r} is not a position")
         found = await self._event_log.after(int(after), 1000)
         lines = [
@@ -239,8 +253,9 @@ class _AdminCalls:
         return JSONResponse({"events": lines})
 
     async def put_settings(self, request: Request) -> Response:
+        company_id = _company(request)
         value = CompanySettings.from_json(await read_body(request))
-        await self._settings.put(request.path_params["company_id"], value)
+        await self._settings.put(company_id, value)
         return JSONResponse({})
 
     async def faults(self, request: Request) -> Response:
@@ -249,20 +264,17 @@ class _AdminCalls:
             self.plans.clear()
             return JSONResponse({})
         try:
-            self.plans.add(FaultPlan.from_mapping(await _mapping(request)))
+            self.plans.add(FaultPlan.from_mapping(await read_mapping(request)))
         except ValueError as error:
             return _error(400, "bad_request", str(error))
         return JSONResponse({}, status_code=201)
 
 
-async def _mapping(request: Request) -> dict[str, Any]:
-    try:
-        data = json.loads(await read_body(request))
-    except (ValueError, RecursionError) as error:
-        raise RefusedBodyError(f"the body is not JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise RefusedBodyError("the body must be a JSON object")
-    return data
+def _company(request: Request) -> str:
+    company_id: str = request.path_params["company_id"]
+    if not is_id(company_id):
+        raise RefusedBodyError(f"company {company_id[:40]!r} is not an id")
+    return company_id
 
 
 def _utc(at_ms: int | None) -> str:
@@ -285,3 +297,17 @@ async def _enroll_refused(_request: Request, error: Exception) -> Response:
 async def _fenced(_request: Request, error: Exception) -> Response:
     assert isinstance(error, FencedError)
     return _error(412, "fenced", str(error), newest=error.newest)
+
+
+async def _unavailable(request: Request, error: Exception) -> Response:
+    # A full disk and a locked file pass; what the database says of it holds no values.
+    assert isinstance(error, OperationalError)
+    _log.warning("hub database away: %s %s: %s", request.method, request.url.path, error.orig)
+    answer = _error(503, "unavailable", "the hub's database cannot be used now; try again later")
+    answer.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
+    return answer
+
+
+async def _gone(_request: Request, _error: Exception) -> Response:
+    # The sender hung up within its body: no fault of the hub, and nobody reads the answer.
+    return Response(status_code=400)

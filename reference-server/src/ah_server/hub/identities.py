@@ -14,6 +14,7 @@ import attrs
 from sqlalchemy import Connection, RowMapping, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from ah_server.hub._bodies import is_number
 from ah_server.hub._database import HubDatabase
 from ah_server.hub._tables import agents, licenses
 from ahwire import AgentRecord, Clock, now_ms
@@ -23,6 +24,7 @@ from ahwire.names import is_id
 REPEAT_WINDOW_MS = 600_000
 RENEW_OVERLAP_MS = 86_400_000
 PAGE_MAX = 500
+TEXT_CHARS_MAX = 256
 
 
 class EnrollRefusedError(Exception):
@@ -84,7 +86,7 @@ class Identities:
         for name, value in (("company", company_id), ("server", server_id)):
             if not is_id(value):
                 raise ValueError(
-                    f"{name} {value!r} is not an id: letters, digits and _ . : - are allowed,"
+                    f"{name} {value[:40]!r} is not an id: letters, digits and _ . : - are allowed,"
                     " 128 at most, the first a letter or a digit"
                 )
         text = "ahl_" + secrets.token_urlsafe(24)
@@ -116,6 +118,10 @@ class Identities:
             raise EnrollRefusedError(404, "license_unknown", "the license is missing")
         if not isinstance(machine_id, str) or not machine_id:
             raise EnrollRefusedError(422, "binding_failed", "machine_id is missing")
+        if len(machine_id) > TEXT_CHARS_MAX:
+            raise EnrollRefusedError(
+                422, "binding_failed", f"machine_id is over {TEXT_CHARS_MAX} characters"
+            )
         async with self._database.begin() as connection:
             found = await self._usable_license(connection, _sha256(license_text), machine_id)
             now = now_ms(self._clock)
@@ -128,7 +134,7 @@ class Identities:
                     "company_id": found["company_id"],
                     "server_id": found["server_id"],
                     "machine_id": machine_id,
-                    "hostname": str(request.get("hostname") or ""),
+                    "hostname": str(request.get("hostname") or "")[:TEXT_CHARS_MAX],
                     "state": AgentState.ACTIVE.value,
                     "prev_token_hash": None,
                     "prev_expires_ms": None,
@@ -182,7 +188,7 @@ class Identities:
         async with self._database.begin() as connection:
             row = await _agent_row(connection, agent_id)
             if row is None or row["state"] != AgentState.ACTIVE.value:
-                raise EnrollRefusedError(404, "not_found", f"no active agent {agent_id}")
+                raise EnrollRefusedError(404, "not_found", f"no active agent {agent_id[:40]!r}")
             overlap = now_ms(self._clock) + RENEW_OVERLAP_MS
             token, record = await self._give_token(
                 connection,
@@ -233,7 +239,7 @@ class Identities:
         Raises:
             ValueError: `since` is no cursor of this hub.
         """
-        if since and not (since.isascii() and since.isdigit()):
+        if since and not is_number(since):
             raise ValueError(f"since {since[:40]!r} is not a cursor of this hub; begin with none")
         limit = max(1, min(limit, PAGE_MAX))
         async with self._database.begin() as connection:
