@@ -15,8 +15,8 @@
     │   └── FencedOutboxError    the caller's fence is older than the newest: its lease is lost
     ├── SnapshotError            a snapshot file cannot be read or written
     ├── HubError                 an answer of the hub, or the lack of one
-    │   ├── TemporaryHubError    a retry can help: network, 408, 429, 401, 403, 5xx
-    │   ├── PermanentHubError    a retry cannot help: any other 4xx; see status and code
+    │   ├── TemporaryHubError    a retry can help: network, 408, 429, 401, 403, 5xx, no code
+    │   ├── PermanentHubError    a retry cannot help: any other 4xx with a code of the hub
     │   └── FencedHubError       412: another sender holds the lease; ``newest`` is the fence it has
     ├── HubUnavailableError      a token cannot be judged now; never turned into a 401
     └── RequestRefusedError      a request is answered with an error; it ends in the ASGI
@@ -129,6 +129,8 @@ class HubError(CollectorError):
 class TemporaryHubError(HubError):
     """A retry can help: network error, 408, 429, 401, 403, 5xx, or an answer that makes no sense.
 
+    A 4xx without the hub's error code is one that makes no sense: a proxy may have said it.
+
     Attributes:
         retry_after_seconds: How long the hub asked to wait, or None.
     """
@@ -146,7 +148,7 @@ class TemporaryHubError(HubError):
 
 
 class PermanentHubError(HubError):
-    """A retry of the same request cannot help (a 4xx other than 401, 403, 408, 412, 429)."""
+    """A retry of the same request cannot help (4xx with a code, not 401, 403, 408, 412, 429)."""
 
 
 class FencedHubError(HubError):

@@ -147,7 +147,29 @@ async def test_what_a_retry_can_help_is_temporary(status):
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 409, 410, 413, 422])
-async def test_any_other_4xx_is_permanent(status):
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>nginx</html>", {"error": "Not Found"}, {"detail": "x"}, {"code": 404}]
+)
+async def test_a_4xx_without_the_hubs_code_is_temporary(status, body):
+    """A proxy or a wrong address said it; nothing may be dropped, and no token called unknown."""
+    async with hub_with(Script(status, body)) as hub:
+        with pytest.raises(TemporaryHubError, match=r"check hub\.base_url") as caught:
+            await hub.send_events([EVENT])
+        assert (caught.value.status, caught.value.code) == (status, None)
+        with pytest.raises(TemporaryHubError):
+            await hub.agent_by_token_hash("00" * 32)
+
+
+@pytest.mark.parametrize("status", [404, 422])
+async def test_the_code_may_be_in_the_header(status):
+    async with hub_with(Script(status, b"", {"X-AH-Code": "because"})) as hub:
+        with pytest.raises(PermanentHubError) as caught:
+            await hub.send_events([EVENT])
+    assert caught.value.code == "because"
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 409, 410, 413, 422])
+async def test_any_other_4xx_with_a_code_is_permanent(status):
     script = Script(status, {"error": {"code": "because"}})
     async with hub_with(script) as hub:
         with pytest.raises(PermanentHubError) as caught:

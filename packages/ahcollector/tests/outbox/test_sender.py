@@ -30,6 +30,8 @@ class ScriptedHub:
         self.fences = []
         self.fails = None
         self.poison = set()
+        self.odd = set()
+        self.flaps = 0
         self.rejects = set()
         self.forgets = set()
         self.fence_min = 0
@@ -45,6 +47,9 @@ class ScriptedHub:
             raise FencedHubError("fenced", newest=self.fence_min)
         if self.poison.intersection(numbers):
             raise PermanentHubError("bad event", status=400)
+        if self.odd.intersection(numbers) or self.flaps > 0:
+            self.flaps -= 1
+            raise TemporaryHubError("hub answered 404", status=404)
         good = [n for n in numbers if n not in self.rejects | self.forgets]
         self.taken += [n for n in good if n not in self.taken]
         if self.dies_after:
@@ -154,6 +159,42 @@ async def test_one_refused_event_stops_nobody():
     assert world.hub.taken == list(range(1, 101))
     assert await world.dead() == ["refused: bad event"]
     assert await world.waiting() == []
+
+
+async def test_an_event_that_only_itself_gets_a_bare_404_stops_nobody():
+    """C21 with a hub that sends no error code: others pass, so it is the event and not the path."""
+    world = World()
+    await world.append(*range(1, 101))
+    world.hub.odd = {1, 50}
+    await world.run(1)
+    assert world.hub.taken == [n for n in range(1, 101) if n not in {1, 50}]
+    assert await world.waiting() == []
+    assert await world.dead() == ["refused: hub answered 404"] * 2
+
+
+@pytest.mark.parametrize("events", [1, 2, 100])
+async def test_a_path_that_answers_a_bare_404_drops_nothing(events):
+    world = World()
+    await world.append(*range(1, events + 1))
+    world.hub.odd = set(range(1, events + 1))
+    turn = await world.sender.send_once()
+    assert (turn.sent, turn.dead) == (0, 0)
+    assert len(world.hub.requests) <= 9, "a few tries tell that it is the path"
+    await world.run(3_600)
+    assert await world.dead() == []
+    world.hub.odd = set()
+    await world.run(301)
+    assert world.hub.taken == list(range(1, events + 1))
+
+
+@pytest.mark.parametrize("flaps", range(1, 8))
+async def test_a_path_that_comes_back_while_it_is_looked_into_costs_no_event(flaps):
+    world = World()
+    await world.append(1, 2, 3, 4, 5, 6, 7)
+    world.hub.flaps = flaps
+    await world.run(301)
+    assert sorted(world.hub.taken) == [1, 2, 3, 4, 5, 6, 7]
+    assert await world.dead() == []
 
 
 async def test_a_failure_while_the_bad_one_is_sought_keeps_the_rest():

@@ -9,8 +9,12 @@ none, cut, not JSON         temporary
 1xx, 3xx, 2xx unreadable    temporary (not the hub's own answer)
 401, 403, 408, 429, 5xx     temporary
 412                         fenced
-any other 4xx               permanent
+any other 4xx, with a code  permanent
+any other 4xx, without      temporary
 ==========================  ==========================
+
+The code is the hub's signature: an ``X-AH-Code`` header, or ``code`` in the JSON error body. A bare
+404 or 413 is what a proxy in between says, or the wrong address, and nothing may be dropped for it.
 """
 
 from __future__ import annotations
@@ -62,9 +66,12 @@ def failure(
             f"{text}: another sender holds the lease",
             newest=newest if isinstance(newest, int) and not isinstance(newest, bool) else None,
         )
-    if status in _CLIENT_FAULTS and status not in _TEMPORARY:
+    refused = status in _CLIENT_FAULTS and status not in _TEMPORARY
+    if refused and code is not None:
         return PermanentHubError(f"{text}: a retry cannot help", status=status, code=code)
     hint = ": check hub.token" if status in _OUR_TOKEN else ""
+    if refused:
+        hint = " without an error code, so it may not be the hub: check hub.base_url and proxies"
     return TemporaryHubError(
         f"{text}{hint}",
         status=status,

@@ -2,8 +2,9 @@
 
 Requests go to ``<base_url>/api/v1/monitoring/collector`` with the hub token as bearer. An answer is
 JSON, plain or wrapped in ``{"data": …}``, uncompressed, and at most 8 MiB of it are read. Redirects
-are never followed: the token must not reach another host. What an answer
-means is in `ahcollector.hub._answers`.
+are never followed: the token must not reach another host. A 4xx is the hub's refusal only with a
+code (in ``X-AH-Code`` or the JSON error body); without one something in between may have said it,
+so it is temporary. What an answer means in full is in `ahcollector.hub._answers`.
 """
 
 from __future__ import annotations

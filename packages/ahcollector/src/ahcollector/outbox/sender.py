@@ -15,6 +15,7 @@ from ahcollector.clock import AsyncClock
 from ahcollector.errors import (
     FencedHubError,
     FencedOutboxError,
+    HubError,
     OutboxError,
     PermanentHubError,
     TemporaryHubError,
@@ -36,6 +37,9 @@ from ahwire.limits import MAX_EVENTS_PER_REQUEST
 __all__ = ["OutboxSender", "SendRound"]
 
 _REASON_CHARS_MAX: Final = 200
+_ODD_MAX: Final = 8
+_CLIENT_FAULTS: Final = range(400, 500)
+_RETRIED: Final = frozenset({401, 403, 408, 412, 429})
 _log = logging.getLogger("ahcollector.outbox")
 
 
@@ -192,6 +196,10 @@ class OutboxSender:
             await self._send(events, fence, counts)
         except PermanentHubError as error:
             await self._send_each(events, fence, counts, error)
+        except TemporaryHubError as error:
+            if not _is_odd(error) or len(events) == 1:
+                raise
+            await self._find_odd(events, fence, counts, error)
         depth = await self._tell_depth(self._clock.time())
         if self._failing:
             self._failing = False
@@ -220,13 +228,62 @@ class OutboxSender:
                     continue
                 except PermanentHubError as error:
                     refusal = error
-            _log.error(
-                "the hub refuses an event; it is kept as a dead letter",
-                extra={"event_id": event.event_id, "type": event.type, "error": str(refusal)},
-            )
-            reason = f"{REASON_REFUSED}: {refusal}"[:_REASON_CHARS_MAX]
-            dead = await self._outbox.dead([event.event_id], reason, self._clock.time(), fence)
-            self._count_dead(counts, REASON_REFUSED, dead)
+            await self._bury_refused(event, refusal, fence, counts)
+
+    async def _bury_refused(
+        self, event: Event, refusal: HubError, fence: int | None, counts: Counter[str]
+    ) -> None:
+        _log.error(
+            "the hub refuses an event; it is kept as a dead letter",
+            extra={"event_id": event.event_id, "type": event.type, "error": str(refusal)},
+        )
+        reason = f"{REASON_REFUSED}: {refusal}"[:_REASON_CHARS_MAX]
+        dead = await self._outbox.dead([event.event_id], reason, self._clock.time(), fence)
+        self._count_dead(counts, REASON_REFUSED, dead)
+
+    async def _find_odd(
+        self,
+        events: Sequence[Event],
+        fence: int | None,
+        counts: Counter[str],
+        refusal: HubError,
+    ) -> None:
+        """Find out whether a 4xx without the hub's code is the fault of an event or of the path.
+
+        Where others pass one by one, the path is good, and those that are refused once more behind
+        them are at fault. Where the first few are all refused, the path is, and everything waits.
+        """
+        self._metrics.inc(names.OUTBOX_SEND_FAILURES, kind="odd")
+        odd: list[Event] = []
+        passed = False
+        for event in events:
+            if await self._odd_alone(event, fence, counts) is None:
+                passed = True
+                continue
+            odd.append(event)
+            if not passed and len(odd) == _ODD_MAX:
+                break
+        if not passed:
+            raise refusal
+        for event in odd:
+            again = await self._odd_alone(event, fence, counts)
+            if again is not None:
+                await self._bury_refused(event, again, fence, counts)
+
+    async def _odd_alone(
+        self, event: Event, fence: int | None, counts: Counter[str]
+    ) -> TemporaryHubError | None:
+        """Send one event; return the error of an odd answer, None when it was judged."""
+        try:
+            await self._send([event], fence, counts)
+        except PermanentHubError as error:
+            # With a code: the hub itself judged this one.
+            await self._bury_refused(event, error, fence, counts)
+        except TemporaryHubError as error:
+            if not _is_odd(error):
+                raise
+            return error
+        return None
 
     async def _settle(
         self,
@@ -285,3 +342,8 @@ class OutboxSender:
             dead=counts["dead"],
             wait_seconds=self._backoff.next(retry_after_seconds),
         )
+
+
+def _is_odd(error: TemporaryHubError) -> bool:
+    """Whether it is a 4xx that says nothing of a retry, without the code of the hub."""
+    return error.status in _CLIENT_FAULTS and error.status not in _RETRIED
