@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from pathlib import Path
 
@@ -317,3 +319,71 @@ async def test_history_is_listed_newest_first_with_its_story(
     assert story["attempts"][0]["status"] == "sent"
     assert (await clients["beta:viewer"].get("/v1/notifications")).json()["notifications"] == []
     assert (await acme.get("/v1/dead-letters")).json() == {"dead_letters": []}
+
+
+@pytest.mark.parametrize(
+    "rule_id",
+    ["\ud800", "a/b", "a\0b", "a\nb", " ", "", ".", "x" * 129, "правило", "a b", 5, False],
+)
+async def test_a_rule_id_is_an_id_that_can_be_read_again(acme, rule_id):
+    answer = await acme.post("/v1/rules", content=json.dumps(RULE | {"rule_id": rule_id}))
+    assert answer.status_code == 422
+    assert [each["field"] for each in answer.json()["error"]["problems"]] == ["rule_id"]
+    assert (await acme.get("/v1/rules")).json()["rules"] == []
+
+
+async def test_a_rule_put_under_no_id_is_refused(acme):
+    for path in ("%20", "a%20b", "a%00b", "%ED%A0%80", "x" * 129):
+        answer = await acme.put(f"/v1/rules/{path}", json=RULE)
+        assert answer.status_code == 422
+        assert answer.json()["error"]["problems"][0]["field"] == "rule_id"
+
+
+@pytest.mark.parametrize("collection", ["rules", "contacts", "notifications"])
+async def test_no_id_in_a_path_breaks_a_read(acme, collection):
+    for path in ("a%00b", "%0A", "%ED%A0%80", "x" * 5000):
+        assert (await acme.get(f"/v1/{collection}/{path}")).status_code == 404
+        if collection != "notifications":
+            assert (await acme.delete(f"/v1/{collection}/{path}")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"name": "\ud800"}, "name"),
+        ({"name": "a\0b"}, "name"),
+        ({"\udfff": 1}, "\\udfff"),
+        ({"recipients": [{"recipient_type": "\ud800"}]}, "recipients[0].recipient_type"),
+        ({"conditions": {"x": [1, "\ud800"]}}, "conditions.x[1]"),
+        ({"priority": float("inf")}, "priority"),
+        ({"address": "\ud800@b.test"}, "address"),
+    ],
+)
+async def test_text_that_cannot_be_kept_is_refused_by_its_path(acme, more, field):
+    for method, path, base in (
+        ("POST", "/v1/rules", RULE),
+        ("PUT", "/v1/rules/r", RULE),
+        ("POST", "/v1/contacts", CONTACT),
+        ("PUT", "/v1/contacts/c", CONTACT),
+    ):
+        answer = await acme.request(method, path, content=json.dumps(base | more))
+        assert answer.status_code == 422
+        assert answer.json()["error"]["problems"][0]["field"] == field
+
+
+async def test_a_deep_body_is_refused_without_a_failure(acme):
+    for depth in (100, 900, 20_000):
+        deep = "[" * depth + "]" * depth
+        for path in ("/v1/rules", "/v1/contacts"):
+            answer = await acme.post(path, content=f'{{"name": "n", "x": {deep}}}')
+            assert answer.status_code == 422
+
+
+@pytest.mark.parametrize(
+    "parts", [["\ud800"], [5], [None], [["a"]], ["a\0"], [1, "\ud800"], [1, 2]]
+)
+async def test_a_made_up_cursor_is_refused(acme, parts):
+    cursor = base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
+    for collection in ("rules", "contacts", "notifications"):
+        answer = await acme.get(f"/v1/{collection}", params={"cursor": cursor})
+        assert answer.status_code == 422

@@ -5,8 +5,9 @@ Everything is within the tenant of the caller's key; no route takes a tenant.
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import attrs
@@ -32,13 +33,15 @@ from ahnotify.broker.base import RULE_EVENTS, Broker, Message
 from ahnotify.clock import SystemClock, utc_now
 from ahnotify.database import Database
 from ahnotify.directory import ApiKeys, Contact, Directory, Principal, Role
-from ahnotify.errors import InvalidError
+from ahnotify.errors import InvalidError, NotFoundError
 from ahnotify.history import History
 from ahnotify.rules import RuleStore, StoredRule
 from ahwire import Clock
 from ahwire.notification import RuleChange, RuleChangedEvent
 
 _COLLECTIONS: Final = ("/v1/rules", "/v1/contacts", "/v1/notifications", "/v1/dead-letters")
+_PROBLEMS_MAX: Final = 20
+_KEY_CHARS_MAX: Final = 64
 
 
 def rules_app(
@@ -127,21 +130,23 @@ class _Api:
         return reply({"rules": [_rule_json(each) for each in shown], "next_cursor": more})
 
     async def create_rule(self, request: Request, caller: Principal) -> Response:
-        definition = await read_object(request)
-        rule_id = definition.pop("rule_id", None) or secrets.token_hex(8)
+        definition = await _read_fields(request)
+        rule_id = definition.pop("rule_id", None)
+        if rule_id is None:
+            rule_id = secrets.token_hex(8)
         if not isinstance(rule_id, str):
             raise InvalidError([("rule_id", "is not a text")])
         return await self._store_rule(caller, rule_id, definition, expected_version=0)
 
     async def get_rule(self, request: Request, caller: Principal) -> Response:
-        stored = await self._rules.get(caller.tenant_id, request.path_params["rule_id"])
+        stored = await self._rules.get(caller.tenant_id, _path_text(request, "rule_id"))
         return reply(_rule_json(stored), version=stored.version)
 
     async def put_rule(self, request: Request, caller: Principal) -> Response:
         return await self._store_rule(
             caller,
             request.path_params["rule_id"],
-            await read_object(request),
+            await _read_fields(request),
             expected_version=read_version(request),
         )
 
@@ -174,7 +179,7 @@ class _Api:
         return reply(body, status, version=stored.version)
 
     async def delete_rule(self, request: Request, caller: Principal) -> Response:
-        rule_id = request.path_params["rule_id"]
+        rule_id = _path_text(request, "rule_id")
         await self._rules.delete(
             caller.tenant_id,
             rule_id,
@@ -208,19 +213,19 @@ class _Api:
         return reply({"contacts": [_contact_json(each) for each in shown], "next_cursor": more})
 
     async def create_contact(self, request: Request, caller: Principal) -> Response:
-        fields = _contact_fields(await read_object(request))
+        fields = _contact_fields(await _read_fields(request))
         contact = await self._directory.put_contact(caller.tenant_id, **fields)
         return reply(_contact_json(contact), 201, version=contact.version)
 
     async def get_contact(self, request: Request, caller: Principal) -> Response:
         contact = await self._directory.get_contact(
-            caller.tenant_id, request.path_params["contact_id"]
+            caller.tenant_id, _path_text(request, "contact_id")
         )
         return reply(_contact_json(contact), version=contact.version)
 
     async def put_contact(self, request: Request, caller: Principal) -> Response:
-        fields = _contact_fields(await read_object(request))
-        contact_id = request.path_params["contact_id"]
+        fields = _contact_fields(await _read_fields(request))
+        contact_id = _path_text(request, "contact_id")
         await self._directory.get_contact(caller.tenant_id, contact_id)
         contact = await self._directory.put_contact(
             caller.tenant_id,
@@ -233,7 +238,7 @@ class _Api:
     async def delete_contact(self, request: Request, caller: Principal) -> Response:
         await self._directory.delete_contact(
             caller.tenant_id,
-            request.path_params["contact_id"],
+            _path_text(request, "contact_id"),
             expected_version=read_version(request),
         )
         return Response(status_code=204)
@@ -243,7 +248,7 @@ class _Api:
     async def list_notifications(self, request: Request, caller: Principal) -> Response:
         limit = read_limit(request)
         parts = read_cursor(request, 2)
-        before = (cursor_time(parts[0]), str(parts[1])) if parts else None
+        before = (cursor_time(parts[0]), _cursor_text(parts[1])) if parts else None
         found = await self._history.recent(caller.tenant_id, before=before, limit=limit + 1)
         shown = found[:limit]
         last = shown[-1] if shown else None
@@ -255,7 +260,7 @@ class _Api:
         return reply({"notifications": shown, "next_cursor": more})
 
     async def get_notification(self, request: Request, caller: Principal) -> Response:
-        return reply(await self._history.story(caller.tenant_id, request.path_params["uuid"]))
+        return reply(await self._history.story(caller.tenant_id, _path_text(request, "uuid")))
 
     async def list_dead_letters(self, request: Request, caller: Principal) -> Response:
         letters = await self._history.dead_letters(caller.tenant_id, limit=read_limit(request))
@@ -264,7 +269,57 @@ class _Api:
 
 def _text_cursor(request: Request) -> str:
     parts = read_cursor(request, 1)
-    return str(parts[0]) if parts else ""
+    return _cursor_text(parts[0]) if parts else ""
+
+
+def _cursor_text(part: object) -> str:
+    if not isinstance(part, str) or not _is_whole(part):
+        raise InvalidError([("cursor", "is not a cursor of this API")])
+    return part
+
+
+def _path_text(request: Request, name: str) -> str:
+    text: str = request.path_params[name]
+    # No id is so, and not every database can be asked for it.
+    if not text.isprintable():
+        raise NotFoundError(f"there is nothing with the id {text[:40]!a}")
+    return text
+
+
+async def _read_fields(request: Request) -> dict[str, Any]:
+    """The body, once it is known that a database can keep and an answer can show all of it."""
+    body = await read_object(request)
+    problems = list(_unstorable(body))[:_PROBLEMS_MAX]
+    if problems:
+        raise InvalidError(problems)
+    return body
+
+
+def _unstorable(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    # A stack of its own: a body may be nested as deep as the parser went.
+    waiting: list[tuple[str, Any]] = [("", body)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                inside = f"{path}.{_shown(key)}" if path else _shown(key)
+                if not _is_whole(key):
+                    yield inside, "is a name with half a character or a NUL in it"
+                waiting.append((inside, inner))
+        elif isinstance(value, list):
+            waiting += [(f"{path}[{index}]", inner) for index, inner in enumerate(value)]
+        elif isinstance(value, str) and not _is_whole(value):
+            yield path, "holds half a surrogate pair or a NUL; write whole characters"
+        elif isinstance(value, float) and not math.isfinite(value):
+            yield path, "is not a finite number"
+
+
+def _is_whole(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
+
+
+def _shown(key: str) -> str:
+    return key[:_KEY_CHARS_MAX] if key.isprintable() else ascii(key[:_KEY_CHARS_MAX])[1:-1]
 
 
 def _rule_json(stored: StoredRule) -> dict[str, Any]:

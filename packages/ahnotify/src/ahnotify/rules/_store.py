@@ -19,6 +19,7 @@ from ahnotify.errors import ConflictError, ExistsError, InvalidError, NotFoundEr
 from ahnotify.providers.base import CHANNELS
 from ahrules import NotificationRule, RuleValidationError
 from ahwire import Clock
+from ahwire.names import is_id
 
 _rules = t.notification_rules
 
@@ -75,7 +76,7 @@ class RuleStore:
 
         Args:
             tenant_id: Whose rule.
-            rule_id: Its id.
+            rule_id: Its id, as `ahwire.names.is_id` has it.
             definition: As `NotificationRule.from_dict` takes it; ids and times are ours.
             actor: Who does it, for the audit log.
             expected_version: The version the caller read (0: it must not exist yet), or None.
@@ -86,6 +87,12 @@ class RuleStore:
             ExistsError: It was to be made only, and is there.
             ConflictError: Its version is not `expected_version`.
         """
+        if not is_id(rule_id):
+            reason = (
+                f"{rule_id[:40]!a} is not an id; give letters, digits and _ . : -, at most 128,"
+                " the first a letter or a digit"
+            )
+            raise InvalidError([("rule_id", reason)])
         now = utc_now(self._clock)
         async with self._database.write() as connection:
             await require_tenant(connection, tenant_id)
