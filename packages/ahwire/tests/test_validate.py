@@ -247,13 +247,30 @@ def test_heartbeat_is_clean():
 def test_batch_over_the_limit_of_points_is_too_large():
     most = Limits(points_per_batch=3)
     assert validate(batch(series(points=[(NOW, 1)] * 3)), now_ms=NOW, limits=most).accepted_points
-    with pytest.raises(TooLargeError, match=r"4 points in 1 series; at most 3"):
+    with pytest.raises(TooLargeError, match=r"4 points; at most 3"):
         validate(batch(series(points=[(NOW, 1)] * 4)), now_ms=NOW, limits=most)
 
 
 def test_empty_series_count_too():
-    with pytest.raises(TooLargeError, match="0 points in 20001 series"):
+    with pytest.raises(TooLargeError, match="20001 series; at most 20000"):
         validate(batch(*[Series()] * (limits.MAX_POINTS_PER_BATCH + 1)), now_ms=NOW)
+
+
+def test_too_many_series_are_refused_before_any_is_looked_into():
+    """Eight mebibytes of empty ones are four million; only their number may cost anything."""
+
+    class Untouched:
+        def __len__(self):
+            return 4 * 1024 * 1024
+
+        def __iter__(self):
+            raise AssertionError("looked into")
+
+    class Batch:
+        series = Untouched()
+
+    with pytest.raises(TooLargeError, match="4194304 series"):
+        validate(Batch(), now_ms=NOW)
 
 
 def test_limits_are_settings():

@@ -270,6 +270,71 @@ async def test_a_beacon_that_cannot_be_written_is_written_later():
     assert await world.memory.ingest_sight() is not None
 
 
+class FullDisk:
+    """A snapshot that cannot be saved while it is full."""
+
+    full = False
+
+    def save(self, chunks):
+        del chunks
+        if self.full:
+            raise OSError(28, "no space left on device")
+
+
+def lines(caplog, text):
+    return [record for record in caplog.records if text in record.getMessage()]
+
+
+async def test_an_hour_of_a_full_disk_is_a_warning_a_minute_and_one_line_at_its_end(caplog):
+    """W29: each scan sees at first, and fails when it must keep what it decided."""
+    caplog.set_level("INFO", "ahcollector.detector")
+    world = World()
+    disk = FullDisk()
+    ids = UUID7Generator(world.clock, random.Random(1))
+    world.memory = MemoryPresence(event_ids=ids.next, snapshot=disk)
+    world.presence.target = world.memory
+    await world.start()
+    caplog.clear()
+    disk.full = True
+    del world.alive[A]
+    await world.run(3_600)
+    warnings = lines(caplog, "the detector is blind")
+    assert 30 <= len(warnings) <= 60
+    assert "no space" in warnings[-1].why
+    assert lines(caplog, "sees again") == []
+    assert world.value("ahc_detector_blind") == 1
+    disk.full = False
+    await world.run(600)
+    assert len(lines(caplog, "sees again")) == 1
+    assert world.value("ahc_detector_blind") == 0
+    assert await world.kinds() == [DOWN]
+
+
+async def test_an_hour_of_a_full_outbox_is_a_warning_a_minute_and_one_line_at_its_end(caplog):
+    caplog.set_level("INFO", "ahcollector.detector")
+    world = World()
+    await world.start()
+    world.outbox.error = OutboxError("full")
+    del world.alive[A]
+    await world.run(3_600)
+    assert 30 <= len(lines(caplog, "events wait for the outbox")) <= 60
+    world.outbox.error = None
+    await world.run(60)
+    assert len(lines(caplog, "takes events again")) == 1
+
+
+async def test_a_trouble_that_comes_and_goes_is_told_once_a_minute_at_most(caplog):
+    caplog.set_level("INFO", "ahcollector.detector")
+    world = World()
+    await world.start()
+    caplog.clear()
+    for scan in range(360):
+        world.presence.error = PresenceError("no answer") if scan % 2 else None
+        await world.run(10)
+    assert len(lines(caplog, "the detector is blind")) <= 60
+    assert len(lines(caplog, "sees again")) <= 60
+
+
 def test_settings_that_make_no_sense_are_refused():
     with pytest.raises(ValueError, match="scan_interval_seconds"):
         Detector(presence=None, outbox=None, clock=FakeClock(), scan_interval_seconds=0)

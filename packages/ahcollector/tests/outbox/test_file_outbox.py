@@ -284,6 +284,32 @@ async def test_short_writes_write_it_all(directory, monkeypatch):
     await outbox.close()
 
 
+async def test_a_probe_tells_of_a_failed_disk_until_it_is_well(directory, monkeypatch):
+    """Also when nobody appends anything any more."""
+    disk = BadDisk(monkeypatch)
+    outbox = await opened(directory)
+    await outbox.ping()
+    disk.write_error = OSError(errno.ENOSPC, "no space left on device")
+    with pytest.raises(OutboxError):
+        await outbox.append([event(1)], T0)
+    with monkeypatch.context() as patched:
+
+        def full(*_, **__):
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+        patched.setattr(tempfile, "mkstemp", full)
+        for _ in range(2):
+            with pytest.raises(OutboxError, match="no space"):
+                await outbox.ping()
+    disk.write_error = None
+    await outbox.ping()
+    assert not (directory / "probe").exists()
+    assert await outbox.append([event(1)], T0) == 1
+    await outbox.close()
+    with pytest.raises(OutboxError, match="closed"):
+        await outbox.ping()
+
+
 async def test_a_full_disk_refuses_and_what_was_appended_stays(directory, monkeypatch):
     disk = BadDisk(monkeypatch)
     outbox = await opened(directory)

@@ -112,6 +112,44 @@ async def test_run_saves_every_few_seconds_and_at_the_end():
     assert shown.last_seen == T0 + 30
 
 
+async def test_a_probe_tells_that_the_last_save_failed():
+    disk = Disk()
+    presence = on(disk)
+    await presence.ping()
+    await presence.touch(A, T0, None)
+    disk.fails = True
+    with pytest.raises(PresenceError):
+        await presence.save()
+    with pytest.raises(PresenceError, match="no space left on device"):
+        await presence.ping()
+    disk.fails = False
+    await presence.save()
+    await presence.ping()
+
+
+async def test_an_hour_of_a_full_disk_is_a_warning_a_minute(caplog):
+    """W29."""
+    caplog.set_level("INFO", "ahcollector.presence")
+    disk, clock = Disk(), FakeClock()
+    presence = on(disk)
+    await presence.touch(A, T0, None)
+    disk.fails = True
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: presence.run(clock=clock, snapshot_interval_seconds=10))
+        await anyio.wait_all_tasks_blocked()
+        while clock.time() < T0 + 3_600:
+            clock.advance(10)
+            await anyio.sleep(0.002)
+        disk.fails = False
+        while not disk.saves:
+            clock.advance(10)
+            await anyio.sleep(0.002)
+        tasks.cancel_scope.cancel()
+    messages = [record.getMessage() for record in caplog.records]
+    assert 1 <= messages.count("presence snapshot not saved") <= 61
+    assert messages.count("presence snapshot saved again") == 1
+
+
 async def test_run_outlives_a_disk_that_fails():
     disk, clock = Disk(), FakeClock()
     presence = on(disk)

@@ -211,14 +211,14 @@ def validate(batch: MetricsBatch, *, now_ms: int, limits: Limits = DEFAULT) -> V
 
 
 def _check_size(batch: MetricsBatch, limits: Limits) -> None:
-    points = count_points(batch)
     most = limits.points_per_batch
-    # Series are counted too, because millions of empty ones fit into a body.
-    if points > most or len(batch.series) > most:
-        msg = (
-            f"the batch has {points} points in {len(batch.series)} series; "
-            f"at most {most} of each are taken, split it"
-        )
+    # Series first: millions of empty ones fit into a body, and looking into each takes seconds.
+    if len(batch.series) > most:
+        msg = f"the batch has {len(batch.series)} series; at most {most} are taken, split it"
+        raise TooLargeError(msg)
+    points = count_points(batch)
+    if points > most:
+        msg = f"the batch has {points} points; at most {most} are taken, split it"
         raise TooLargeError(msg)
 
 

@@ -10,9 +10,17 @@ from typing import Final
 import attrs
 
 from ahcollector import metrics as names
+from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock
 from ahcollector.detector._events import event_of
-from ahcollector.detector._sight import Blindness, Sight, SightRules, observe, store_failed
+from ahcollector.detector._sight import (
+    Blindness,
+    Judgement,
+    Sight,
+    SightRules,
+    observe,
+    store_failed,
+)
 from ahcollector.errors import OutboxError, PresenceError
 from ahcollector.metrics import Metrics, NullMetrics
 from ahcollector.outbox.base import Outbox
@@ -22,6 +30,7 @@ from ahwire import EventType
 __all__ = ["Detector", "ScanReport"]
 
 _PAGE: Final = 500
+_NO_BEACON: Final = "no ingest process tells that it hears agents"
 _log = logging.getLogger("ahcollector.detector")
 
 
@@ -96,7 +105,10 @@ class Detector:
         self._scan_interval_seconds = scan_interval_seconds
         self._blind_grace_max_seconds = blind_grace_max_seconds
         self._sight: Sight | None = None
-        self._blind = False
+        self._blindness = Trouble(
+            _log, "the detector is blind; no agent is declared down", "the detector sees again"
+        )
+        self._waiting = Trouble(_log, "events wait for the outbox", "the outbox takes events again")
         for kind in (EventType.AGENT_DOWN, EventType.AGENT_UP):
             # Nothing here can lose an event; the zero is there for the alert that watches it.
             self._metrics.inc(names.EVENTS_LOST, 0, type=kind.value)
@@ -111,17 +123,18 @@ class Detector:
         """Look once; failures of presence and outbox are told by the report and the log."""
         now, steady = self._clock.time(), self._clock.monotonic()
         try:
-            declaring = await self._look(now, steady)
-            report = await self._carry(now, declaring=declaring)
+            judgement = await self._look(now, steady)
+            report = await self._carry(now, judgement)
         except PresenceError as error:
             self._sight = store_failed(self._sight, wall=now, steady=steady)
-            self._tell_blind(blind=True, why=str(error))
+            self._tell_blind(steady, why=str(error))
             return ScanReport(blind=True, declaring=False, emitted=0, complete=False)
+        self._tell_blind(steady, why=_NO_BEACON if report.blind else None)
         if report.complete and not report.blind:
             self._metrics.set(names.LAST_SCAN, now)
         return report
 
-    async def _look(self, now: float, steady: float) -> bool:
+    async def _look(self, now: float, steady: float) -> Judgement:
         """Judge whether agents may be judged, and give the grace that is due for it."""
         beacons = await self._presence.ingest_sight()
         sight, judgement = observe(
@@ -131,8 +144,7 @@ class Detector:
             await self._pardon(now, judgement.grace)
         # Only now: had the grace failed, the next observation must ask for it again.
         self._sight = sight
-        self._tell_blind(blind=judgement.blind, why="no ingest process tells that it hears agents")
-        return judgement.may_declare
+        return judgement
 
     async def _pardon(self, now: float, blindness: Blindness) -> None:
         # However short it was: an agent that was refused in it draws its wait from [0, step], so a
@@ -153,12 +165,12 @@ class Detector:
             },
         )
 
-    async def _carry(self, now: float, *, declaring: bool) -> ScanReport:
+    async def _carry(self, now: float, judgement: Judgement) -> ScanReport:
         """Carry intents page by page until there are no more."""
         emitted = 0
         complete = False
         while not complete:
-            if declaring:
+            if judgement.may_declare:
                 page = await self._presence.expire(now, _PAGE)
             else:
                 page = await self._presence.pending(_PAGE)
@@ -169,7 +181,10 @@ class Detector:
         self._metrics.set(names.EVENTS_RETRY, await self._presence.pending_count())
         self._metrics.set(names.AGENTS_DOWN, (await self._presence.counts()).down)
         return ScanReport(
-            blind=self._blind, declaring=declaring, emitted=emitted, complete=complete
+            blind=judgement.blind,
+            declaring=judgement.may_declare,
+            emitted=emitted,
+            complete=complete,
         )
 
     async def _emit(self, page: list[Transition], now: float) -> bool:
@@ -180,10 +195,11 @@ class Detector:
         try:
             await self._outbox.append(events, now)
         except OutboxError as error:
-            _log.warning(
-                "events wait for the outbox", extra={"events": len(events), "error": str(error)}
+            self._waiting.goes_on(
+                self._clock.monotonic(), {"events": len(events), "error": str(error)}
             )
             return False
+        self._waiting.is_over()
         for kind, count in Counter(event.type for event in events).items():
             self._metrics.inc(names.EVENTS_EMITTED, count, type=kind.value)
         for transition in page:
@@ -200,10 +216,10 @@ class Detector:
             )
         return True
 
-    def _tell_blind(self, *, blind: bool, why: str) -> None:
-        self._metrics.set(names.DETECTOR_BLIND, float(blind))
-        if blind and not self._blind:
-            _log.warning("the detector is blind; no agent is declared down", extra={"why": why})
-        elif self._blind and not blind:
-            _log.info("the detector sees again")
-        self._blind = blind
+    def _tell_blind(self, steady: float, *, why: str | None) -> None:
+        """Tell how a scan ended; None: it saw."""
+        self._metrics.set(names.DETECTOR_BLIND, float(why is not None))
+        if why is None:
+            self._blindness.is_over()
+        else:
+            self._blindness.goes_on(steady, {"why": why})

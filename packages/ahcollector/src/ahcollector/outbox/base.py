@@ -165,6 +165,10 @@ class Outbox(Protocol):
         """Delete dead letters for good, None means all; return how many."""
         ...
 
+    async def ping(self) -> None:
+        """Return when events can be kept now; cheap enough for a probe."""
+        ...
+
 
 class SenderLease(Protocol):
     """Who may send now. A sender without one is alone by other means (one process, one lock)."""

@@ -3,7 +3,7 @@
 The directory (mode 0700) holds ``outbox.log`` and ``deadletter.jsonl`` (their lines are described
 in `ahcollector.outbox._format`), ``lock``, which the process that uses the directory holds with
 flock, and ``damaged``, where pieces that could not be read are kept, a line each. All files have
-mode 0600.
+mode 0600. A file ``probe`` is there for a moment when a failed disk is tried again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, Self, TypeVar
 import anyio
 import anyio.to_thread
 
-from ahcollector._sealed import set_aside
+from ahcollector._sealed import replace_file, set_aside
 from ahcollector._sealedlog import SealedLog
 from ahcollector.errors import OutboxError
 from ahcollector.outbox._format import (
@@ -77,6 +77,7 @@ class FileOutbox:
         self._letters = loaded.letters
         self.damaged_lines = len(loaded.damaged)
         self._fences = FenceGuard()
+        self._disk_failed = False
         self._turn = anyio.Lock()
 
     @classmethod
@@ -254,12 +255,29 @@ class FileOutbox:
         if self._lock_descriptor is None:
             raise OutboxError(f"the outbox {self._directory} was closed: open it again")
         try:
-            return await anyio.to_thread.run_sync(work)
+            result = await anyio.to_thread.run_sync(work)
         except OSError as error:
+            self._disk_failed = True
             raise OutboxError(
                 f"the outbox {self._directory} cannot be written ({error}): make room or repair "
                 "the disk; events wait at their source until it can"
             ) from error
+        self._disk_failed = False
+        return result
+
+    async def ping(self) -> None:
+        """Raise OutboxError when it is closed, or the last write failed and a small one fails too.
+
+        So an outbox to which nobody appends learns that its disk is well again.
+        """
+        if self._lock_descriptor is None or self._disk_failed:
+            async with self._turn:
+                await self._disk(self._probe)
+
+    def _probe(self) -> None:
+        path = self._directory / "probe"
+        replace_file(path, [b"probe\n"])
+        path.unlink()
 
     def _write_queue(self, lines: list[bytes], *, sync: bool) -> None:
         if self._queue_log.broken:

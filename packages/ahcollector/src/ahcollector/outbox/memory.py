@@ -94,3 +94,6 @@ class MemoryOutbox:
         letters = self._letters.chosen(letter_ids)
         self._letters.take(letter.letter_id for letter in letters)
         return len(letters)
+
+    async def ping(self) -> None:
+        """Memory is there."""

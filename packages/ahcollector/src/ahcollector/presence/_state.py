@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import attrs
 
-from ahcollector.presence.base import AgentRef, deadline_threshold
+from ahcollector.presence.base import (
+    AgentPresence,
+    AgentRef,
+    PresenceState,
+    deadline_threshold,
+)
 
 __all__ = ["AgentState", "GraceEpoch", "to_ms"]
 
@@ -65,6 +70,18 @@ class AgentState:
             grace_until_ms=self.grace_until_ms,
             down_since=self.down_since,
             seq=self.seq,
+        )
+
+    def shown(self) -> AgentPresence:
+        """Return what a console shows."""
+        down = self.down_since is not None
+        return AgentPresence(
+            agent=self.agent,
+            state=PresenceState.DOWN if down else PresenceState.UP,
+            last_seen=self.last_seen,
+            interval_seconds=self.interval_seconds,
+            deadline=None if down else self.due_ms / 1000,
+            down_since=self.down_since,
         )
 
     def next_seq(self, now: float) -> int:

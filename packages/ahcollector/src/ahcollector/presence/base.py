@@ -266,3 +266,7 @@ class Presence(Protocol):
     ) -> list[AgentPresence]:
         """Return agents in order of agent id, those after `after`; one page of at most `limit`."""
         ...
+
+    async def ping(self) -> None:
+        """Return when transitions can be decided and kept now; cheap enough for a probe."""
+        ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import PresenceError
 from ahcollector.presence.base import Presence
@@ -29,9 +30,12 @@ class IngestBeacon:
 
     async def run(self) -> None:
         """Write at once, then each interval, until cancelled; failures are logged and outlived."""
+        trouble = Trouble(_log, "ingest beacon not written", "ingest beacon written again")
         while True:
             try:
                 await self._presence.beacon(self._clock.time())
             except PresenceError as error:
-                _log.warning("ingest beacon not written", extra={"error": str(error)})
+                trouble.goes_on(self._clock.monotonic(), {"error": str(error)})
+            else:
+                trouble.is_over()
             await self._clock.sleep(self._interval_seconds)

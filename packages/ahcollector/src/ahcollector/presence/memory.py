@@ -13,6 +13,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
+from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import PresenceError, SnapshotError
 from ahcollector.presence._beacons import after_beacon
@@ -32,7 +33,6 @@ from ahcollector.presence.base import (
     AgentRef,
     IngestSight,
     PresenceCounts,
-    PresenceState,
     SeenLease,
     Transition,
     TransitionKind,
@@ -95,6 +95,7 @@ class MemoryPresence:
         self._changes_saved = 0
         self._decided_saved = self._intents.decided
         self._saving = anyio.Lock()
+        self._save_failure: str | None = None
         self.damaged_lines = image.damaged
 
     @classmethod
@@ -137,19 +138,22 @@ class MemoryPresence:
 
         A save that fails is logged and tried again at the next turn.
         """
+        trouble = Trouble(_log, "presence snapshot not saved", "presence snapshot saved again")
         try:
             while True:
                 await clock.sleep(snapshot_interval_seconds)
-                await self._try_to_save()
+                await self._try_to_save(trouble, clock.monotonic())
         finally:
             with anyio.CancelScope(shield=True):
-                await self._try_to_save()
+                await self._try_to_save(trouble, clock.monotonic())
 
-    async def _try_to_save(self) -> None:
+    async def _try_to_save(self, trouble: Trouble, steady: float) -> None:
         try:
             await self.save()
         except PresenceError as error:
-            _log.warning("presence snapshot not saved", extra={"error": str(error)})
+            trouble.goes_on(steady, {"error": str(error)})
+        else:
+            trouble.is_over()
 
     async def save(self) -> None:
         """Save now if anything changed since the last save. Raises PresenceError."""
@@ -162,11 +166,18 @@ class MemoryPresence:
             try:
                 await anyio.to_thread.run_sync(self._save_blocking, self._snapshot, self._image())
             except OSError as error:
-                raise PresenceError(
+                self._save_failure = (
                     f"the presence snapshot cannot be written ({error}): make room or repair its "
                     "directory; transitions wait until it can"
-                ) from error
+                )
+                raise PresenceError(self._save_failure) from error
+            self._save_failure = None
             self._changes_saved, self._decided_saved = changes, decided
+
+    async def ping(self) -> None:
+        """Raise PresenceError when the last save failed."""
+        if self._save_failure is not None:
+            raise PresenceError(self._save_failure)
 
     @staticmethod
     def _save_blocking(snapshot: Snapshot, image: PresenceImage) -> None:
@@ -380,16 +391,4 @@ class MemoryPresence:
                 if agent_id > after and company_id in (None, state.agent.company_id)
             ),
         )
-        return [_shown(self._agents[agent_id]) for agent_id in ids]
-
-
-def _shown(state: AgentState) -> AgentPresence:
-    down = state.down_since is not None
-    return AgentPresence(
-        agent=state.agent,
-        state=PresenceState.DOWN if down else PresenceState.UP,
-        last_seen=state.last_seen,
-        interval_seconds=state.interval_seconds,
-        deadline=None if down else state.due_ms / 1000,
-        down_since=state.down_since,
-    )
+        return [self._agents[agent_id].shown() for agent_id in ids]

@@ -30,6 +30,7 @@ import anyio
 import attrs
 
 from ahcollector._sealed import read_sealed, replace_file, seal, set_aside
+from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import SnapshotError
 from ahcollector.registry.base import AgentEntry
@@ -158,6 +159,12 @@ class SnapshotKeeper:
         self._clock = clock
         self._delay_seconds = delay_seconds
         self._saved = registry.changes
+        self._trouble = Trouble(
+            _log,
+            "registry snapshot not written",
+            "registry snapshot written again",
+            level=logging.ERROR,
+        )
 
     async def load(self) -> Loaded:
         """Fill the registry from the file, before anything else uses it. No file: it stays empty.
@@ -204,7 +211,9 @@ class SnapshotKeeper:
         try:
             await self.save()
         except SnapshotError as error:
-            _log.error("registry snapshot not written", extra={"error": str(error)})
+            self._trouble.goes_on(self._clock.monotonic(), {"error": str(error)})
+        else:
+            self._trouble.is_over()
 
     def _read(self) -> tuple[RegistryImage | None, int]:
         try:

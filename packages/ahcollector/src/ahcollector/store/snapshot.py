@@ -24,6 +24,7 @@ import anyio
 import anyio.to_thread
 
 from ahcollector._sealed import read_sealed, replace_file, seal, set_aside
+from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import SnapshotError
 from ahcollector.store.memory import Labels, MemoryStore
@@ -59,6 +60,7 @@ class StoreSnapshot:
         self._interval_seconds = interval_seconds
         self._saved = store.changes
         self._saving = anyio.Lock()
+        self._trouble = Trouble(_log, "the store was not saved", "the store is saved again")
 
     async def load(self) -> int:
         """Take the file's series into the store; return how many there were.
@@ -94,7 +96,9 @@ class StoreSnapshot:
         try:
             await self.save()
         except SnapshotError as error:
-            _log.warning("the store was not saved", extra={"error": str(error)})
+            self._trouble.goes_on(self._clock.monotonic(), {"error": str(error)})
+        else:
+            self._trouble.is_over()
 
     async def save(self) -> None:
         """Save now if anything changed. Raises SnapshotError."""
