@@ -323,6 +323,7 @@ def told(read, *arguments):
     return ()
 
 
+@settings(deadline=None)
 @given(
     data=st.dictionaries(NAMES | st.text(), TREES | URLS, max_size=6),
     environment=st.dictionaries(VARIABLES | st.text(), st.text() | URLS, max_size=4),
@@ -331,7 +332,7 @@ def test_whatever_is_set_there_are_settings_or_sentences(data, environment):
     assert all(problem.isprintable() for problem in told(settings_from, data, environment))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.binary()
     | st.text(alphabet=string.printable).map(str.encode)
