@@ -73,6 +73,12 @@ def test_usage_errors_end_with_2(cli):
         "hub agents list",
         "hub events list",
         "outbox stats",
+        "outbox dead list",
+        "outbox dead replay",
+        "outbox dead purge",
+        "worker dead list",
+        "worker dead replay",
+        "worker dead purge",
         "presence list",
         "notify tenant new",
         "notify key new",
@@ -269,6 +275,12 @@ def test_a_server_runs_is_looked_into_and_stops_in_order(cli, tmp_path):
                 break
         assert cli("presence", "list", **ports).stdout.strip() == "no agent is known yet"
         assert json.loads(cli("outbox", "stats", "--json", **ports).stdout)["depth"] == 0
+        for part in ("outbox", "worker"):
+            assert cli(part, "dead", "list", **ports).stdout.strip() == "no dead letter"
+            for verb in ("replay", "purge"):
+                done = cli(part, "dead", verb, "--all", "--json", **ports)
+                assert json.loads(done.stdout)["left"] == 0
+            assert cli(part, "dead", "purge").returncode == 2
         second = cli("run")
         assert second.returncode == 5
         assert f"is in use by process {server.pid}" in second.stderr

@@ -51,7 +51,17 @@ class DoorClient:
         Raises:
             DependencyError: the door cannot be reached or refuses.
         """
-        found = (await self._get(path, query)).json()
+        found = (await self._ask("GET", path, params=query)).json()
+        assert isinstance(found, dict)
+        return found
+
+    async def send_json(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a JSON object sent with POST or DELETE.
+
+        Raises:
+            DependencyError: the door cannot be reached or refuses.
+        """
+        found = (await self._ask(method, path, json=body)).json()
         assert isinstance(found, dict)
         return found
 
@@ -61,11 +71,11 @@ class DoorClient:
         Raises:
             DependencyError: the door cannot be reached or refuses.
         """
-        return (await self._get(path, {})).text
+        return (await self._ask("GET", path)).text
 
-    async def _get(self, path: str, query: dict[str, Any]) -> httpx.Response:
+    async def _ask(self, method: str, path: str, **more: Any) -> httpx.Response:
         try:
-            answer = await self._http.get(path, params=query)
+            answer = await self._http.request(method, path, **more)
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
             raise DependencyError(

@@ -1,4 +1,4 @@
-"""`ah-server outbox …`: asks a running server over its admin API."""
+"""`ah-server outbox …`, `worker …` and `presence …`: asks a running server over its admin API."""
 
 import argparse
 from typing import Any
@@ -21,6 +21,10 @@ def add_commands(commands: Any, with_settings: argparse.ArgumentParser) -> None:
     )
     add_json_option(stats)
     stats.set_defaults(command=_outbox_stats)
+    _add_dead(verbs, with_settings, "outbox", "events that the hub did not take")
+    worker = commands.add_parser("worker", help="batches on their way to the store")
+    worker_verbs = worker.add_subparsers(metavar="VERB", required=True)
+    _add_dead(worker_verbs, with_settings, "worker", "batches that the store refused")
     presence = commands.add_parser("presence", help="who was heard when")
     listing = presence.add_subparsers(metavar="VERB", required=True).add_parser(
         "list",
@@ -30,6 +34,31 @@ def add_commands(commands: Any, with_settings: argparse.ArgumentParser) -> None:
     )
     add_json_option(listing)
     listing.set_defaults(command=_presence_list)
+
+
+def _add_dead(verbs: Any, with_settings: argparse.ArgumentParser, part: str, what: str) -> None:
+    dead = verbs.add_parser("dead", help=f"dead letters: {what}")
+    kinds = dead.add_subparsers(metavar="VERB", required=True)
+    listing = kinds.add_parser(
+        "list",
+        parents=[with_settings],
+        help=f"list {what}",
+        epilog=f"example: ah-server {part} dead list --json",
+    )
+    add_json_option(listing)
+    listing.set_defaults(command=_dead_list, part=part)
+    for verb, text in (("replay", "send again"), ("purge", "forget for good")):
+        acting = kinds.add_parser(
+            verb,
+            parents=[with_settings],
+            help=f"{text} {what}",
+            epilog=f"example: ah-server {part} dead {verb} --all",
+        )
+        chosen = acting.add_mutually_exclusive_group(required=True)
+        chosen.add_argument("--id", action="append", metavar="ID", help="this letter; repeatable")
+        chosen.add_argument("--all", action="store_true", help="all of them")
+        add_json_option(acting)
+        acting.set_defaults(command=_dead_act, part=part, verb=verb)
 
 
 def _client(settings: ServerSettings) -> DoorClient:
@@ -69,3 +98,32 @@ def _told(agent: dict[str, Any]) -> dict[str, Any]:
     """An agent that is enrolled and was never heard is not called up."""
     waiting = agent["state"] == "up" and agent["last_seen_at"] is None
     return {**agent, "state": "waiting"} if waiting else agent
+
+
+async def _dead_list(options: argparse.Namespace) -> int:
+    rows: list[dict[str, Any]] = []
+    async with _client(options.settings) as client:
+        after: str | None = ""
+        while after is not None:
+            page = await client.get_json(f"/admin/v1/{options.part}/dead", after=after)
+            rows += page["letters"]
+            after = page["next_after"]
+    print_rows(
+        rows,
+        columns=("letter_id", "reason", "dead_at"),
+        as_json=options.json,
+        empty="no dead letter",
+    )
+    return 0
+
+
+async def _dead_act(options: argparse.Namespace) -> int:
+    body = {"all": True} if options.all else {"ids": options.id}
+    path = f"/admin/v1/{options.part}/dead"
+    async with _client(options.settings) as client:
+        if options.verb == "replay":
+            done = await client.send_json("POST", f"{path}/replay", body)
+        else:
+            done = await client.send_json("DELETE", path, body)
+    print_mapping(done, as_json=options.json)
+    return 0

@@ -2,10 +2,10 @@
 
 import argparse
 import logging
-import socket
 import sys
 from typing import Any
 
+from ah_server._about import host_id
 from ah_server.cli._printing import add_json_option, print_rows
 from ah_server.connections import raise_descriptor_limit
 from ah_server.errors import SettingsError
@@ -81,7 +81,7 @@ async def _run(options: argparse.Namespace) -> int:
         return await _check(options)
     settings = options.settings
     raise_descriptor_limit()
-    configure_logs(settings.log, collector_id=settings.collector_id or socket.gethostname())
+    configure_logs(settings.log, collector_id=settings.collector_id or host_id())
 
     def ready(assembly: Assembly) -> None:
         if not settings.notify.mail.host:

@@ -1,7 +1,5 @@
 """Where the demo keeps what, on which ports, and with which settings."""
 
-import re
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -69,12 +67,6 @@ def default_folder(environment: Mapping[str, str]) -> Path:
     """
     base = Path(environment.get("XDG_STATE_HOME", ""))
     return (base if base.is_absolute() else Path.home() / ".local" / "state") / "ah-demo"
-
-
-def this_server() -> str:
-    """This machine's name, as an id."""
-    name = re.sub(r"[^A-Za-z0-9_.:-]", "-", socket.gethostname())[:128]
-    return name if re.match(r"[A-Za-z0-9]", name) else "this-server"
 
 
 def free_address(port: int) -> Address:

@@ -7,6 +7,7 @@ from email.message import EmailMessage
 import anyio
 import attrs
 
+from ah_server._about import host_id
 from ah_server.demo.agent_process import AgentFiles, AgentProcess
 from ah_server.demo.mail_sink import MailSink
 from ah_server.demo.plan import (
@@ -19,7 +20,6 @@ from ah_server.demo.plan import (
     Pace,
     demo_settings,
     free_address,
-    this_server,
 )
 from ah_server.demo.probe import Probe
 from ah_server.demo.voice import Voice
@@ -85,7 +85,7 @@ async def stage(
                     sink=sink,
                     agent=agent,
                     probe=probe,
-                    server_id=this_server(),
+                    server_id=host_id(),
                 )
                 await _set_up(made)
                 yield made

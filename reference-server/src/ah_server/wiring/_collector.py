@@ -1,10 +1,9 @@
 """The collector: the door, the samples' way to the store, the silence's way to the hub."""
 
-import socket
 from contextlib import AsyncExitStack
 from functools import partial
 
-from ah_server._about import VERSION
+from ah_server._about import VERSION, host_id
 from ah_server.connections import fair_share
 from ah_server.parts import Loop, Part
 from ah_server.settings import Secret, ServerSettings
@@ -33,12 +32,13 @@ async def collector_side(
 ) -> tuple[CollectorSide, tuple[Part, ...]]:
     """What can be asked of the collector, and its parts in the order of their start."""
     side = await _open_state(settings, seams, stack)
+    dead_batches = await FileDeadBatches.open(settings.state_dir / "dead-batches.log")
     worker = Worker(
         bus=side.bus,
         store=side.store,
         clock=seams.clock,
         rng=seams.rng,
-        dead_batches=await FileDeadBatches.open(settings.state_dir / "dead-batches.log"),
+        dead_batches=dead_batches,
         metrics=side.metrics,
         flush_samples=settings.worker.max_batch_samples,
         flush_seconds=settings.worker.max_batch_wait_seconds,
@@ -52,6 +52,8 @@ async def collector_side(
         presence=side.presence,
         store=side.store,
         outbox=side.outbox,
+        dead_batches=dead_batches,
+        bus=side.bus,
         clock=seams.clock,
         metrics=side.metrics,
     )
@@ -151,7 +153,7 @@ def _silence(
         hub=hub,
         outbox=side.outbox,
         clock=seams.clock,
-        collector_id=settings.collector_id or socket.gethostname(),
+        collector_id=settings.collector_id or host_id(),
         version=VERSION,
         traffic=traffic,
         seen_interval_seconds=alerting.seen_interval_seconds,

@@ -3,6 +3,7 @@
 from contextlib import AsyncExitStack
 
 import attrs
+from sqlalchemy.exc import OperationalError
 
 import ahnotify
 from ah_server.hub import (
@@ -56,7 +57,7 @@ def bridge_part(hub: HubSide, notify: NotifySide, seams: Seams) -> Part:
     bridge = Bridge(
         event_log=hub.event_log,
         publish=lambda incident: ahnotify.publish_incidents(notify.broker, [incident]),
-        failures=(BrokerUnavailableError, DatabaseUnavailableError),
+        failures=(BrokerUnavailableError, DatabaseUnavailableError, OperationalError),
         clock=seams.clock,
         rng=seams.rng,
     )
