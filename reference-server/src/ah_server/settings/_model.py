@@ -232,7 +232,9 @@ class AlertingSettings:
         10.0, "time between two looks for silent agents", between=(0.1, 300)
     )
     blind_grace_max_seconds: float = _setting(
-        300.0, "bound of the grace after the collector was blind", between=(0, 3600)
+        300.0,
+        "grace after a time in which nobody could be heard; not under the agents' longest backoff",
+        between=(0, 3600),
     )
     seen_interval_seconds: float = _setting(
         60.0, "time between two reports of who was seen", between=(1, 60)

@@ -108,7 +108,11 @@ async def open_door_of(
         ),
         clock=clock,
         rng=seams.rng,
-        checks={"store": side.store.ping},
+        checks={
+            "store": side.store.ping,
+            "presence": side.presence.ping,
+            "outbox": side.outbox.ping,
+        },
         metrics=side.metrics,
     )
     loops = (
