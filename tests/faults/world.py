@@ -114,8 +114,8 @@ class World:
                 process.kill()
                 process.wait()
 
-    def command(self, *arguments, stdin=None):
-        done = subprocess.run(
+    def run(self, *arguments, stdin=None):
+        return subprocess.run(
             [sys.executable, "-m", *arguments],
             input=stdin,
             capture_output=True,
@@ -123,6 +123,9 @@ class World:
             timeout=60,
             env=self._environment(),
         )
+
+    def command(self, *arguments, stdin=None):
+        done = self.run(*arguments, stdin=stdin)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
