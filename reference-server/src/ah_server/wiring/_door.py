@@ -98,14 +98,7 @@ async def open_door_of(
         ),
         renewal=Renewal(hub=hub, directory=directory),
         budget=budget,
-        limits=IngestLimits(
-            body_timeout_seconds=ingest.body_timeout_seconds,
-            metrics_burst=ingest.metrics_burst,
-            interval_seconds=settings.alerting.agent_interval_seconds,
-            interval_seconds_min=ingest.interval_min_seconds,
-            series_per_hour=ingest.series_per_hour,
-            series_first_hour=ingest.series_first_hour,
-        ),
+        limits=_limits(settings),
         clock=clock,
         rng=seams.rng,
         checks={
@@ -122,3 +115,15 @@ async def open_door_of(
         Loop(name="ingest beacon", body=IngestBeacon(presence=side.presence, clock=clock).run),
     )
     return _Door(registry=registry, directory=directory, app=app, loops=loops)
+
+
+def _limits(settings: ServerSettings) -> IngestLimits:
+    ingest = settings.ingest
+    return IngestLimits(
+        body_timeout_seconds=ingest.body_timeout_seconds,
+        metrics_burst=ingest.metrics_burst,
+        interval_seconds=settings.alerting.agent_interval_seconds,
+        interval_seconds_min=ingest.interval_min_seconds,
+        series_per_hour=ingest.series_per_hour,
+        series_first_hour=ingest.series_first_hour,
+    )
