@@ -25,7 +25,7 @@ TARGET_RATIO = 1.6
 def batch() -> bytes:
     """A batch like a host's: many series of a few labels, one point each."""
     message = MetricsBatch(seq=1, collected_at_ms=1_796_000_000_000)
-    for number in range(150):
+    for number in range(104):
         series = message.series.add(name=f"disk_read_bytes_total_{number % 40}")
         series.labels.add(name="device", value=f"nvme{number}n1")
         series.labels.add(name="mount", value=f"/var/lib/volumes/{number:04d}")
