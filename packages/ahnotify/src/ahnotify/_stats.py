@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from types import MappingProxyType
 
 
 class Counters:
@@ -19,7 +17,3 @@ class Counters:
 
     def __getitem__(self, name: str) -> int:
         return self._counts[name]
-
-    def as_mapping(self) -> Mapping[str, int]:
-        """A live, read-only view."""
-        return MappingProxyType(self._counts)

@@ -73,8 +73,6 @@ def kept_file(path: Path, what: str) -> Iterator[None]:
         raise StateDirectoryError(f"{what} {path} is {state}, though it was made before: {way_out}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Made here with its mode, because SQLite would make it readable by others.
-        path.touch(mode=0o600, exist_ok=True)
         yield
     except sqlalchemy.exc.SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error
