@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 import tomllib
-import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -312,29 +311,13 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
-def summary(_session: nox.Session) -> None:
+def summary(session: nox.Session) -> None:
     """What ran, how long it took, and how many tests passed."""
-    totals = {"passed": 0, "failed": 0, "skipped": 0}
-    by_report: dict[str, str] = {}
-    for file in sorted(REPORTS.glob("*.xml")):
-        suites = ET.parse(file).getroot().iter("testsuite")  # noqa: S314 - pytest wrote it just now
-        count = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
-        for suite in suites:
-            for key in count:
-                count[key] += int(suite.get(key, "0"))
-        failed = count["failures"] + count["errors"]
-        passed = max(0, count["tests"] - failed - count["skipped"])
-        by_report[file.stem] = f"{passed} passed, {failed} failed, {count['skipped']} skipped"
-        totals["passed"] += passed
-        totals["failed"] += failed
-        totals["skipped"] += count["skipped"]
     print("\nGate          Seconds  Outcome")
     for name, outcome, seconds in _outcomes:
         print(f"{name:12} {seconds:8.1f}  {outcome}")
     print(f"{'together':12} {sum(seconds for _, _, seconds in _outcomes):8.1f}\n")
-    for name, text in by_report.items():
-        print(f"{name:26} {text}")
-    print("\n" + ", ".join(f"{number} {word}" for word, number in totals.items()))
+    session.run(str(BIN / "python"), "tests/project/count_tests.py", str(REPORTS), silent=False)
 
 
 # Not part of `make test`.
@@ -358,7 +341,8 @@ def lock(session: nox.Session) -> None:
         *(UV, "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"),
         *("--no-emit-index-url", "--no-annotate", "--no-header", "--upgrade"),
         *(f"--no-emit-package={name}" for name in names),
-        *("--group", "dev", "--group", "services", str(listed), "-o", "constraints.txt"),
+        *("--group", "dev", "--group", "services", "--group", "bench", "--group", "fuzz"),
+        *(str(listed), "-o", "constraints.txt"),
         silent=True,
     )
 
