@@ -110,7 +110,7 @@ def _connect(
 
 def _bring_into_order(parts: Parts, found: Found) -> None:
     keeper = parts.keeper
-    keeper.dropped[DropReason.DAMAGED] += found.report.damaged_records
+    keeper.count_drops(DropReason.DAMAGED, found.report.damaged_records)
     if not found.checkpoint.readable:
         keeper.distrust_checkpoint(found.checkpoint.watermark)
     if not found.checkpoint.readable or found.journal.bad_lines or found.journal.puts:

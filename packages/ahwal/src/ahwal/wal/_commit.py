@@ -8,7 +8,6 @@ from ahwal.wal._assembly import Parts
 from ahwal.wal._index import Spot
 from ahwal.wal._journal import Put
 from ahwal.wal._record import HEADER_BYTES
-from ahwal.wal._writer import NewRecord
 
 _GROUP_BYTES_MAX = 8 * 1024 * 1024
 
@@ -112,7 +111,8 @@ class Committer:
             parts.journal.put(put)
             # Nothing is tidied between its chunks: the index does not know of the swap yet.
             ids = parts.writer.write(
-                [NewRecord(payload, spot.unix_ms) for payload in payloads],
+                payloads,
+                unix_ms=spot.unix_ms,
                 room_bytes=parts.keeper.room_bytes,
                 after_chunk=lambda: None,
             )
@@ -126,9 +126,9 @@ class Committer:
     def _write(self, payloads: Sequence[bytes]) -> list[int]:
         parts = self._parts
         parts.keeper.require_correct_checkpoint()
-        now = parts.clock.unix_ms()
         return parts.writer.write(
-            [NewRecord(payload, now) for payload in payloads],
+            payloads,
+            unix_ms=parts.clock.unix_ms(),
             room_bytes=parts.keeper.room_bytes,
             after_chunk=parts.keeper.enforce,
         )

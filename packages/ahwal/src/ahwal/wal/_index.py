@@ -161,7 +161,14 @@ class Index:
 
     def first(self) -> Spot | None:
         """The first record of the queue."""
-        return next(self.in_order(), None)
+        if self._placed:
+            return next(self.in_order(), None)
+        # Asked with every append and read, so without the generators.
+        for segment in self._segments:
+            position = segment.next_live()
+            if position is not None:
+                return Spot(segment, position)
+        return None
 
     def newest(self) -> Spot | None:
         """The record with the largest id among those that are not done."""

@@ -37,7 +37,8 @@ class Keeper:
     """Acknowledgements, limits, checkpoint and the end of segments.
 
     Attributes:
-        dropped: `DropReason` to how many entries were given up.
+        dropped: `DropReason` to how many entries were given up. A new one takes its place when
+            that changes, so what was read once stays as it was.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Keeper:
         self._correct = True
         self._warned = False
         self._reported: Counter[str] = Counter()
+        self._all_reported: Counter[str] | None = None
         self._next_report_ms = 0
         self.dropped: Counter[str] = Counter()
 
@@ -108,10 +110,15 @@ class Keeper:
         elif record_ids and not self._pending:
             self._attempt(lambda: self._acknowledge(record_ids))
 
+    def count_drops(self, reason: DropReason, count: int) -> None:
+        """Entries were given up."""
+        if count:
+            self.dropped = self.dropped + Counter({reason: count})
+
     def give_up(self, spots: Iterable[Spot], reason: DropReason) -> None:
         """Drop entries and count them; the caller logs."""
         ids = [spot.id for spot in spots if self._index.mark_done(spot.id)]
-        self.dropped[reason] += len(ids)
+        self.count_drops(reason, len(ids))
         self.acknowledge(ids)
 
     def enforce(self) -> None:
@@ -120,9 +127,10 @@ class Keeper:
         excess = self._limits.excess_bytes(self.used_bytes)
         if excess > 0:
             for segment in oldest_over_size(self._index.segments, excess):
-                for record_id in segment.live_ids():
+                ids = segment.live_ids()
+                for record_id in ids:
                     self._index.mark_done(record_id)
-                    self.dropped[DropReason.SIZE] += 1
+                self.count_drops(DropReason.SIZE, len(ids))
                 self._pending = True
         self.tidy()
         self.report_drops()
@@ -136,17 +144,23 @@ class Keeper:
         while (spot := self._index.first()) is not None and spot.unix_ms < oldest_ms:
             self._index.mark_done(spot.id)
             expired.append(spot.id)
-        self.dropped[DropReason.AGE] += len(expired)
-        self.acknowledge(expired)
+        if expired:
+            self.count_drops(DropReason.AGE, len(expired))
+            self.acknowledge(expired)
         self.report_drops()
 
     def report_drops(self, *, at_once: bool = False) -> None:
         """Log what age and size cost since the last time, at most once a minute."""
+        if self.dropped is self._all_reported:
+            return
         limited = (DropReason.AGE, DropReason.SIZE)
         new = {r: self.dropped[r] - self._reported[r] for r in limited}
         new = {reason: count for reason, count in new.items() if count}
         now_ms = self._clock.unix_ms()
-        if not new or not (at_once or now_ms >= self._next_report_ms):
+        if new and not (at_once or now_ms >= self._next_report_ms):
+            return
+        self._all_reported = self.dropped
+        if not new:
             return
         self._next_report_ms = now_ms + _REPORT_EVERY_MS
         self._reported.update(new)
@@ -157,12 +171,7 @@ class Keeper:
 
     def tidy(self) -> None:
         """Take away what is finished, when there is something."""
-        current = self._writer.segment
-        finished = self._index.dead - {current} if current else self._index.dead
-        too_long = self._journal.size_bytes > max(
-            _JOURNAL_BYTES_MAX, 2 * self._journal.needed_bytes
-        )
-        if self._pending or too_long or finished - {self._protected()}:
+        if self._pending or self._journal_too_long() or self._has_finished_segments():
             self.settle()
 
     def settle(self) -> None:
@@ -187,6 +196,16 @@ class Keeper:
             self._saved_watermark = watermark
         self._correct = True
         self._journal.rewrite(acks, puts)
+
+    def _journal_too_long(self) -> bool:
+        size = self._journal.size_bytes
+        return size > _JOURNAL_BYTES_MAX and size > 2 * self._journal.needed_bytes
+
+    def _has_finished_segments(self) -> bool:
+        if not self._index.dead:
+            return False
+        finished = self._index.dead - {self._writer.segment}
+        return bool(finished and finished - {self._protected()})
 
     def _acknowledge(self, record_ids: Sequence[int]) -> None:
         self.require_correct_checkpoint()

@@ -51,7 +51,7 @@ class Quarantine:
     @property
     def entries(self) -> int:
         """How many entries are set aside."""
-        return sum(name.endswith(".seg") for name in self._sizes)
+        return sum(name.endswith(".seg") for name in self._sizes) if self._sizes else 0
 
     @property
     def entry_ids(self) -> list[int]:

@@ -4,7 +4,6 @@ import logging
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 from logging import Logger
 from types import TracebackType
@@ -14,6 +13,7 @@ from ahwal.errors import WALClosedError, WALOpenError
 from ahwal.queue.base import DropReason, Entry, Stats
 from ahwal.wal._assembly import Parts, assemble
 from ahwal.wal._commit import Commit, Committer, refused, unreadable
+from ahwal.wal._figures import Figures
 from ahwal.wal._index import Spot
 from ahwal.wal._limits import Limits
 from ahwal.wal._reader import decode_record
@@ -96,7 +96,7 @@ class WAL:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._closed = False
-        self._stats = self._count()
+        self._figures = self._count()
 
     @property
     def recovery(self) -> RecoveryReport:
@@ -136,7 +136,7 @@ class WAL:
                 self._committer.commit_waiting(closed=self._closed)
                 if not self._closed:
                     self._keeper.enforce()
-                    self._finish()
+                    self._figures = self._count()
         return commit.result()
 
     def oldest(self) -> Entry | None:
@@ -225,7 +225,7 @@ class WAL:
                 raise refused(error) from error
             finally:
                 self._keeper.enforce()
-                self._finish()
+                self._figures = self._count()
             return ids
 
     def quarantine(self, entry_id: int) -> bool:
@@ -256,7 +256,7 @@ class WAL:
             self._index.mark_done(entry_id)
             self._keeper.acknowledge([entry_id])
             self._keeper.enforce()
-            self._finish()
+            self._figures = self._count()
         self._logger.warning(
             "a batch of the WAL was given up on", extra={"entry_id": entry_id, "kept": kept}
         )
@@ -303,7 +303,7 @@ class WAL:
     def stats(self) -> Stats:
         """The figures after the last finished call; see `Queue.stats`."""
         self._check_usable()
-        return self._stats
+        return self._figures.stats()
 
     def close(self) -> None:
         """Note what is done, close all files and give the directory back. May be repeated.
@@ -371,15 +371,14 @@ class WAL:
     def _finish(self) -> None:
         """The end of each call that may have changed something."""
         self._keeper.tidy()
-        self._stats = self._count()
+        self._figures = self._count()
 
-    def _count(self) -> Stats:
-        dropped = self._keeper.dropped + Counter({DropReason.QUARANTINE: self._quarantine.lost})
-        return Stats(
-            batches=self._index.live,
-            bytes=self._keeper.used_bytes,
-            dropped=dropped.total(),
-            dropped_by_reason=dropped,
-            quarantined=self._quarantine.entries,
-            quarantine_bytes=self._quarantine.bytes,
+    def _count(self) -> Figures:
+        return Figures(
+            self._index.live,
+            self._keeper.used_bytes,
+            self._keeper.dropped,
+            self._quarantine.entries,
+            self._quarantine.bytes,
+            self._quarantine.lost,
         )

@@ -8,8 +8,6 @@ the later record would look like a repetition and be skipped by recovery.
 from collections.abc import Callable, Sequence
 from logging import Logger
 
-import attrs
-
 from ahwal.wal._index import Index
 from ahwal.wal._quarantine import Quarantine
 from ahwal.wal._record import HEADER_BYTES, encode
@@ -18,24 +16,6 @@ from ahwal.wal._storage import File, Storage, write_all
 
 # One write call takes at most so much, so that a group does not need the memory of all of it twice.
 _CHUNK_BYTES_MAX = 4 * 1024 * 1024
-
-
-@attrs.frozen
-class NewRecord:
-    """A record that has no id yet.
-
-    Attributes:
-        payload: Deflated.
-        unix_ms: Its time.
-    """
-
-    payload: bytes
-    unix_ms: int
-
-    @property
-    def size_bytes(self) -> int:
-        """What it takes on disk."""
-        return HEADER_BYTES + len(self.payload)
 
 
 class SegmentWriter:
@@ -75,15 +55,17 @@ class SegmentWriter:
 
     def write(
         self,
-        records: Sequence[NewRecord],
+        payloads: Sequence[bytes],
         *,
+        unix_ms: int,
         room_bytes: Callable[[], int],
         after_chunk: Callable[[], None],
     ) -> list[int]:
-        """Write all records, in order, and return when they are safe.
+        """Write a record for each payload, in order, and return when they are safe.
 
         Args:
-            records: At least one.
+            payloads: Deflated; at least one.
+            unix_ms: The time of all of them.
             room_bytes: What may still be written before the WAL is full. The record that uses it
                 up ends its chunk.
             after_chunk: Called when a chunk is safe and more is to come.
@@ -97,9 +79,10 @@ class SegmentWriter:
         ids: list[int] = []
         try:
             while True:
-                chunk = self._next_chunk(records[len(ids) :], room_bytes())
-                ids += self._write_chunk(chunk)
-                if len(ids) == len(records):
+                begin = len(ids)
+                end = self._chunk_end(payloads, begin, room_bytes())
+                ids += self._write_chunk(payloads[begin:end], unix_ms)
+                if end == len(payloads):
                     return ids
                 after_chunk()
         except BaseException:
@@ -114,31 +97,33 @@ class SegmentWriter:
         if file is not None:
             file.close()
 
-    def _next_chunk(self, records: Sequence[NewRecord], room: int) -> Sequence[NewRecord]:
-        """The records that go into the current segment with the next write; at least one."""
-        used = self._segment.size_bytes if self._segment else 0
-        if used and used + records[0].size_bytes > self._segment_bytes:
+    def _chunk_end(self, payloads: Sequence[bytes], begin: int, room: int) -> int:
+        """Behind the last payload that goes into the current segment with the next write."""
+        size = HEADER_BYTES + len(payloads[begin])
+        used = self._segment.size_bytes if self._segment is not None else 0
+        if used and used + size > self._segment_bytes:
             self.close()
             used = 0
-        size = 0
-        for count, record in enumerate(records):
-            full = used + size + record.size_bytes > self._segment_bytes
-            if count and (full or size >= min(room, _CHUNK_BYTES_MAX)):
-                return records[:count]
-            size += record.size_bytes
-        return records
+        size_max = min(room, _CHUNK_BYTES_MAX)
+        for end in range(begin + 1, len(payloads)):
+            next_size = HEADER_BYTES + len(payloads[end])
+            if size >= size_max or used + size + next_size > self._segment_bytes:
+                return end
+            size += next_size
+        return len(payloads)
 
-    def _write_chunk(self, chunk: Sequence[NewRecord]) -> list[int]:
-        first_id = self.next_id
-        segment, file = self._open(first_id)
-        self.next_id += len(chunk)
-        encoded = [
-            encode(first_id + n, record.unix_ms, record.payload) for n, record in enumerate(chunk)
+    def _write_chunk(self, payloads: Sequence[bytes], unix_ms: int) -> range:
+        segment, file = self._open(self.next_id)
+        ids = range(self.next_id, self.next_id + len(payloads))
+        self.next_id = ids.stop
+        records = [
+            encode(record_id, unix_ms, payload)
+            for record_id, payload in zip(ids, payloads, strict=True)
         ]
-        self._write_and_sync(file, b"".join(encoded), segment.size_bytes)
-        for n, (record, data) in enumerate(zip(chunk, encoded, strict=True)):
-            self._index.add(segment, first_id + n, len(data), record.unix_ms)
-        return list(range(first_id, first_id + len(chunk)))
+        self._write_and_sync(file, b"".join(records), segment.size_bytes)
+        for record_id, record in zip(ids, records, strict=True):
+            self._index.add(segment, record_id, len(record), unix_ms)
+        return ids
 
     def _write_and_sync(self, file: File, data: bytes, old_size: int) -> None:
         # A segment in an unknown state, or whose sync failed, is not trusted any more: after a
