@@ -46,6 +46,9 @@ COVERAGE_PERCENT_ELSE = 95
 TEST_REQUIREMENTS = ["aiosmtpd>=1.4.5", "cryptography>=42", "hypothesis>=6.100"]
 TEST_REQUIREMENTS += ["pytest>=8.2", "trio>=0.25"]
 
+# Idle workers take tests from busy ones. Up to four: more would make real timeouts tight.
+ON_ALL_CORES = ("-n", str(max(2, min(4, os.cpu_count() or 1))), "--dist", "worksteal")
+
 nox.options.default_venv_backend = "none"
 nox.options.error_on_missing_interpreters = True
 nox.options.sessions = [
@@ -138,7 +141,12 @@ def project(session: nox.Session) -> None:
 def units(session: nox.Session) -> None:
     """Unit, property and contract tests that need no service."""
     # One package that cannot be collected must not hide the others.
-    options = ("-m", "not service and not nightly", "--continue-on-collection-errors")
+    options = (
+        "-m",
+        "not service and not nightly",
+        "--continue-on-collection-errors",
+        *ON_ALL_CORES,
+    )
     folders = ("packages", "reference-server/tests")
     tool(session, "pytest", "-q", *options, report("units"), *folders, *session.posargs)
 
@@ -166,7 +174,7 @@ def faults(session: nox.Session) -> None:
     """Kills, full disks, lost replies, across processes."""
     if not has_python("tests/faults", "test_*.py"):
         session.skip("tests/faults has no test yet")
-    marked = ("-m", "not nightly")
+    marked = ("-m", "not nightly", *ON_ALL_CORES)
     tool(session, "pytest", "-q", *marked, report("faults"), "tests/faults", *session.posargs)
 
 
