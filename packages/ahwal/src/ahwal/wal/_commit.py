@@ -17,22 +17,25 @@ class Commit:
 
     Attributes:
         payloads: Deflated.
-        size_bytes: What they take on disk.
         finished: Whether `result` has an answer.
     """
 
-    __slots__ = ("_error", "_ids", "finished", "payloads", "size_bytes")
+    __slots__ = ("_error", "_ids", "finished", "payloads")
 
     def __init__(self, payloads: Sequence[bytes]) -> None:
         self.payloads = payloads
-        self.size_bytes = sum(HEADER_BYTES + len(payload) for payload in payloads)
         self.finished = False
-        self._ids: list[int] = []
+        self._ids: Sequence[int] = ()
         self._error: tuple[WALError, BaseException | None] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """What they take on disk."""
+        return sum(HEADER_BYTES + len(payload) for payload in self.payloads)
 
     def succeed(self, ids: Sequence[int]) -> None:
         """They are safe under these ids."""
-        self._ids = list(ids)
+        self._ids = ids
         self.finished = True
 
     def fail(self, error: WALError, cause: BaseException | None = None) -> None:
@@ -49,7 +52,7 @@ class Commit:
         if self._error is not None:
             error, cause = self._error
             raise error from cause
-        return self._ids
+        return list(self._ids)
 
 
 class Committer:
@@ -72,17 +75,16 @@ class Committer:
         Args:
             closed: They all fail, because the WAL is closed.
         """
-        commits: list[Commit] = []
-        size = 0
-        while self._waiting and (not commits or size < _GROUP_BYTES_MAX):
-            commits.append(self._waiting.popleft())
-            size += commits[-1].size_bytes
+        commits = [self._waiting.popleft()]
+        payloads = commits[0].payloads
+        if self._waiting:
+            payloads = self._gather(commits)
         try:
             if closed:
                 for commit in commits:
                     commit.fail(WALClosedError("the WAL was closed meanwhile: open it again"))
                 return
-            ids = self._write([payload for commit in commits for payload in commit.payloads])
+            ids = self._write(payloads)
         except OSError as error:
             for commit in commits:
                 commit.fail(refused(error), error)
@@ -95,6 +97,14 @@ class Committer:
             for commit in commits:
                 commit.succeed(ids[: len(commit.payloads)])
                 ids = ids[len(commit.payloads) :]
+
+    def _gather(self, commits: list[Commit]) -> list[bytes]:
+        """Add what else is waiting to the group, within its limit, and return its payloads."""
+        size = commits[0].size_bytes
+        while self._waiting and size < _GROUP_BYTES_MAX:
+            commits.append(self._waiting.popleft())
+            size += commits[-1].size_bytes
+        return [payload for commit in commits for payload in commit.payloads]
 
     def replace(self, spot: Spot, payloads: Sequence[bytes]) -> list[int]:
         """Put records in the place of another and return when they are safe.

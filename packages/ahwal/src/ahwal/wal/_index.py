@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import attrs
 
 from ahwal.wal._journal import Put
+from ahwal.wal._record import HEADER_BYTES
 from ahwal.wal._segment import Segment, first_id_of
 
 Place = tuple[int, ...]
@@ -105,11 +106,13 @@ class Index:
             if segment.name == name:
                 self.drop_segment(segment)
 
-    def add(self, segment: Segment, record_id: int, size_bytes: int, unix_ms: int) -> None:
+    def add(self, segment: Segment, record_id: int, payload_bytes: int, unix_ms: int) -> None:
         """A whole record was added to the end of the last segment."""
-        segment.add_record(record_id, size_bytes, unix_ms)
-        self.dead.discard(segment)
+        segment.add(record_id, segment.size_bytes, payload_bytes, unix_ms)
+        size_bytes = HEADER_BYTES + payload_bytes
+        segment.size_bytes += size_bytes
         self.segment_bytes += size_bytes
+        self.dead.discard(segment)
         self.live += 1
 
     def find(self, record_id: int) -> Spot | None:

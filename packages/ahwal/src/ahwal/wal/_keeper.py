@@ -171,6 +171,10 @@ class Keeper:
 
     def tidy(self) -> None:
         """Take away what is finished, when there is something."""
+        # Asked after each call, so the usual answer is found at once.
+        usual = not (self._pending or self._index.dead)
+        if usual and self._journal.size_bytes <= _JOURNAL_BYTES_MAX:
+            return
         if self._pending or self._journal_too_long() or self._has_finished_segments():
             self.settle()
 
@@ -202,8 +206,6 @@ class Keeper:
         return size > _JOURNAL_BYTES_MAX and size > 2 * self._journal.needed_bytes
 
     def _has_finished_segments(self) -> bool:
-        if not self._index.dead:
-            return False
         finished = self._index.dead - {self._writer.segment}
         return bool(finished and finished - {self._protected()})
 

@@ -31,6 +31,7 @@ DATA_BYTES_MAX = 64 * 1024 * 1024
 ID_MAX = 2**62
 
 _HEADER = struct.Struct("<IIQq")
+_LENGTH_AND_CRC = struct.Struct("<II")
 _COVERED = struct.Struct("<Qq")
 _DEFLATE_LEVEL = 1
 
@@ -70,8 +71,9 @@ def read_header(buffer: bytes, offset: int = 0) -> Header:
 
 def encode(record_id: int, unix_ms: int, payload: bytes) -> bytes:
     """The bytes of one record."""
-    crc = checksum(record_id, unix_ms, payload)
-    return _HEADER.pack(len(payload), crc, record_id, unix_ms) + payload
+    covered = _COVERED.pack(record_id, unix_ms)
+    crc = google_crc32c.extend(google_crc32c.value(covered), payload)
+    return _LENGTH_AND_CRC.pack(len(payload), crc) + covered + payload
 
 
 def deflate(data: bytes) -> bytes:

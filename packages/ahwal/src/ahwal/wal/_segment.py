@@ -78,11 +78,6 @@ class Segment:
         self._done.append(0)
         self.live += 1
 
-    def add_record(self, record_id: int, size_bytes: int, unix_ms: int) -> None:
-        """Take up a whole record that was just written to the end of the file."""
-        self.add(record_id, self.size_bytes, size_bytes - HEADER_BYTES, unix_ms)
-        self.size_bytes += size_bytes
-
     def position(self, record_id: int) -> int | None:
         """Where in the index an id is; None when it is not in this segment."""
         position = bisect_left(self._ids, record_id)

@@ -80,7 +80,7 @@ class SegmentWriter:
         try:
             while True:
                 begin = len(ids)
-                end = self._chunk_end(payloads, begin, room_bytes())
+                end = self._chunk_end(payloads, begin, room_bytes)
                 ids += self._write_chunk(payloads[begin:end], unix_ms)
                 if end == len(payloads):
                     return ids
@@ -97,14 +97,18 @@ class SegmentWriter:
         if file is not None:
             file.close()
 
-    def _chunk_end(self, payloads: Sequence[bytes], begin: int, room: int) -> int:
+    def _chunk_end(
+        self, payloads: Sequence[bytes], begin: int, room_bytes: Callable[[], int]
+    ) -> int:
         """Behind the last payload that goes into the current segment with the next write."""
         size = HEADER_BYTES + len(payloads[begin])
         used = self._segment.size_bytes if self._segment is not None else 0
         if used and used + size > self._segment_bytes:
             self.close()
             used = 0
-        size_max = min(room, _CHUNK_BYTES_MAX)
+        if begin + 1 == len(payloads):
+            return len(payloads)
+        size_max = min(room_bytes(), _CHUNK_BYTES_MAX)
         for end in range(begin + 1, len(payloads)):
             next_size = HEADER_BYTES + len(payloads[end])
             if size >= size_max or used + size + next_size > self._segment_bytes:
@@ -121,8 +125,8 @@ class SegmentWriter:
             for record_id, payload in zip(ids, payloads, strict=True)
         ]
         self._write_and_sync(file, b"".join(records), segment.size_bytes)
-        for record_id, record in zip(ids, records, strict=True):
-            self._index.add(segment, record_id, len(record), unix_ms)
+        for record_id, payload in zip(ids, payloads, strict=True):
+            self._index.add(segment, record_id, len(payload), unix_ms)
         return ids
 
     def _write_and_sync(self, file: File, data: bytes, old_size: int) -> None:
