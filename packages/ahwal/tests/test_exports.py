@@ -11,7 +11,7 @@ PUBLIC = {
         "WAL", "Agent", "AgentConfig", "AgentRevokedError", "AgentState", "AgentStatus",
         "AhwalError", "AlreadyEnrolledError", "Appended", "BusyError", "Client", "Collector",
         "ConfigError", "CredentialsError", "DeliveryState", "DropReason", "EnrolError",
-        "EnrolRefusedError", "EnrolTemporaryError", "Entry", "EntryTooLargeError", "MemoryQueue",
+        "EnrolRefusedError", "EnrolTemporaryError", "Enqueued", "Entry", "EntryTooLargeError", "MemoryQueue",
         "NotEnrolledError", "Queue", "QueueClosedError", "QueueError", "Sample", "Sender",
         "SenderStatus", "Stats", "TokenError", "TransportError", "WALClosedError", "WALError",
         "WALFormatError", "WALLockedError", "WALOpenError", "WALReadError", "WALWriteError",
@@ -24,7 +24,9 @@ PUBLIC = {
     "ahwal.cli": ["ExitCode", "main"],
     "ahwal.host": ["collectors", "inventory"],
     "ahwal.queue": ["DropReason", "Entry", "MemoryQueue", "Queue", "Stats"],
-    "ahwal.sender": ["Appended", "DeliveryState", "DropReason", "Sender", "SenderStatus"],
+    "ahwal.sender": [
+        "Appended", "DeliveryState", "DropReason", "Enqueued", "Sender", "SenderStatus",
+    ],
     "ahwal.testing": [
         "FakeClock", "PowerCut", "QueueContract", "RecordedRequest", "Script", "ScriptedAnswer",
         "ScriptedCollector", "SimulatedDisk", "SimulatedStorage", "acknowledge", "protobuf",

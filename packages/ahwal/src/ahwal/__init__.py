@@ -37,7 +37,7 @@ from ahwal.wal import WAL
 
 if TYPE_CHECKING:
     from ahwal.agent import Agent, AgentConfig, AgentState, AgentStatus, Collector, enroll
-    from ahwal.sender import Appended, DeliveryState, DropReason, Sender, SenderStatus
+    from ahwal.sender import Appended, DeliveryState, DropReason, Enqueued, Sender, SenderStatus
     from ahwal.transport import Client
 
 _LATER = {
@@ -50,6 +50,7 @@ _LATER = {
     "Collector": "ahwal.agent",
     "DeliveryState": "ahwal.sender",
     "DropReason": "ahwal.sender",
+    "Enqueued": "ahwal.sender",
     "Sender": "ahwal.sender",
     "SenderStatus": "ahwal.sender",
     "enroll": "ahwal.agent",
@@ -72,6 +73,7 @@ __all__ = [
     "CredentialsError",
     "DeliveryState",
     "DropReason",
+    "Enqueued",
     "EnrolError",
     "EnrolRefusedError",
     "EnrolTemporaryError",

@@ -1,12 +1,17 @@
 """One measured value."""
 
+import math
 from collections.abc import Mapping
 
 from attrs import field, frozen
 
 
 def _to_float(value: float) -> float:
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        # An integer beyond the largest float, as a counter of a host program may become.
+        return math.inf if value > 0 else -math.inf
 
 
 def _copy_labels(labels: Mapping[str, str]) -> dict[str, str]:

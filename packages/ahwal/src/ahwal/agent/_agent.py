@@ -13,7 +13,7 @@ The queue is the only thing between the first two: a slow collector never delays
 import logging
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -22,6 +22,7 @@ from anyio import to_thread
 from anyio.from_thread import BlockingPortal
 
 from ahwal import transport
+from ahwal._sample import Sample
 from ahwal._version import package_version
 from ahwal.agent import _remote
 from ahwal.agent._collect import Collect, Collector, CollectorSet, to_collectors
@@ -31,13 +32,14 @@ from ahwal.agent._credentials import CredentialStore
 from ahwal.agent._delivery import DeliveryLoop
 from ahwal.agent._disk import Disk, OpenQueue, open_wal
 from ahwal.agent._enrol import make_client
+from ahwal.agent._intake import Intake
 from ahwal.agent._machine import machine_id
 from ahwal.agent._status import AgentState, AgentStatus
 from ahwal.agent._status_file import StatusFile
 from ahwal.clock import AsyncClock, SystemClock
 from ahwal.errors import AgentRevokedError, AhwalError, ConfigError
 from ahwal.queue import Queue
-from ahwal.sender import Appended, Sender, SenderStatus
+from ahwal.sender import Appended, Enqueued, Sender, SenderStatus
 from ahwire import Rng, agent_pb2
 
 CLOSE_TIMEOUT_SECONDS = 3.0
@@ -94,6 +96,7 @@ class Agent:
         self._collector_url = config.collector_url or self._credentials.collector_url
         if not self._collector_url:
             raise ConfigError("collector_url is not set, and enrolment gave none; set it")
+        self._intake = Intake(logger=self._log)
         self._delivery: DeliveryLoop | None = None
         self._client = client or self._make_client(config)
         self._read_machine_id = read_machine_id or (lambda: machine_id(config.state_dir))
@@ -158,6 +161,27 @@ class Agent:
             # It ended by itself in this very moment.
             return
 
+    def enqueue(
+        self,
+        samples: Iterable[Sample],
+        *,
+        collected_at_ms: int | None = None,
+        timeout_seconds: float = 10.0,
+    ) -> Enqueued:
+        """Put samples into the queue beside those of the collectors; blocking, from any thread.
+
+        Never raises because of the agent: one that has ended, was revoked, is not on its machine or
+        in a forked child takes nothing, which the result and the log say. For one that is starting
+        it waits, `timeout_seconds` at most. `collected_at_ms` (Unix) is by default now.
+        """
+        return self._intake.enqueue(
+            samples, collected_at_ms=collected_at_ms, timeout_seconds=timeout_seconds
+        )
+
+    def flush(self, timeout_seconds: float) -> bool:
+        """Wait until nothing is queued, from any thread but the agent's; return whether that is so."""
+        return self._intake.flush(timeout_seconds)
+
     def status(self) -> AgentStatus:
         """Return all figures at this moment; from any thread."""
         started = self._started_at
@@ -216,6 +240,7 @@ class Agent:
                         # Kept out of the portal's task group, which would wrap it.
                         self._failure = error
         finally:
+            self._intake.close()
             self._portal = None
             if self._sender is not None:
                 # The queue is about to be closed; what it said last stays to be asked for.
@@ -229,6 +254,7 @@ class Agent:
                     # While the queue still is locked, so that a successor writes after us.
                     await self._status_file.write()
                 await self._client.aclose()
+                await to_thread.run_sync(self._intake.drain)
                 await self._disk.close()
         if self._failure is not None:
             raise self._failure
@@ -244,6 +270,7 @@ class Agent:
         assert self._stop_event is not None
         if not await self._is_this_machine():
             self._owns_directory = True
+            self._intake.close()
             await self._status_file.write()
             await self._stop_event.wait()
             return
@@ -253,6 +280,7 @@ class Agent:
         delivery = self._delivery = self._make_delivery(sender)
         collecting = self._collecting = self._make_collecting(sender, delivery)
         self._state = AgentState.RUNNING
+        self._intake.open(sender, self._portal, delivery.wake)
         self._log.info(
             "agent %s sends to %s", self._credentials.agent_id, self._client.collector_url
         )

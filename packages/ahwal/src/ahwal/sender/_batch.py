@@ -76,6 +76,37 @@ class Ceilings:
 
 
 @frozen(kw_only=True)
+class Appended:
+    """A batch that the disk has: its append has returned.
+
+    Attributes:
+        seq: Sequence number of the batch. A later split or merge gets other numbers.
+        collected_at_ms: When it was collected, Unix milliseconds: the time of each of its points.
+        samples: What it holds, as it will be sent.
+    """
+
+    seq: int
+    collected_at_ms: int
+    samples: tuple[Sample, ...]
+
+
+@frozen(kw_only=True)
+class Enqueued:
+    """What became of samples that were handed over.
+
+    Attributes:
+        points: How many went into the backlog.
+        on_disk: Whether the disk has all of them: a crash from now on loses none. False when they
+            wait in memory because the disk refused them, and when nothing was taken.
+        dropped: How many cannot be sent at all, by reason.
+    """
+
+    points: int
+    on_disk: bool
+    dropped: Mapping[DropReason, int]
+
+
+@frozen(kw_only=True)
 class BuiltBatch:
     """A batch that is ready for the queue."""
 

@@ -7,11 +7,12 @@ that a slow disk never stops the event loop.
 
 import logging
 import random
+import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import anyio
 from anyio import to_thread
-from attrs import frozen
 
 from ahwal._sample import Sample
 from ahwal.clock import SystemClock
@@ -19,7 +20,7 @@ from ahwal.errors import AhwalError, TransportError
 from ahwal.queue import DropReason as QueueDropReason
 from ahwal.queue import MemoryQueue, Queue
 from ahwal.sender._backlog import Backlog
-from ahwal.sender._batch import Ceilings, SequenceNumbers, build
+from ahwal.sender._batch import Appended, Ceilings, Enqueued, SequenceNumbers, build
 from ahwal.sender._books import Books
 from ahwal.sender._outage import OutageLog
 from ahwal.sender._pace import Pace
@@ -38,26 +39,12 @@ DEFAULT_CATCH_UP_BATCHES = 2
 DEFAULT_MEMORY_BYTES_MAX = 4 << 20
 
 
-@frozen(kw_only=True)
-class Appended:
-    """A batch that the disk has: its append has returned.
-
-    Attributes:
-        seq: Sequence number of the batch. A later split or merge gets other numbers.
-        collected_at_ms: When it was collected, Unix milliseconds: the time of each of its points.
-        samples: What it holds, as it will be sent.
-    """
-
-    seq: int
-    collected_at_ms: int
-    samples: tuple[Sample, ...]
-
-
 class Sender:
     """Delivers batches at least once, oldest first.
 
-    `enqueue` and `tick` may run at the same time in two tasks of one event loop; two of the same
-    may not. Nothing here raises because of the network, the collector or the disk.
+    `enqueue` and `tick` may run at the same time in two tasks of one event loop; two `tick` may
+    not. `append` may be called from any thread. Nothing here raises because of the network, the
+    collector or the disk.
 
     Args:
         queue: The durable queue; None to begin in memory, see `attach`.
@@ -142,6 +129,7 @@ class Sender:
             logger=self._log,
         )
         self._seeded = False
+        self._appending = threading.Lock()
         self._requests = 0
         self._last_etag = ""
 
@@ -209,10 +197,28 @@ class Sender:
             The number of points that went into the backlog.
         """
         time_ms = now_ms(self._clock) if collected_at_ms is None else collected_at_ms
-        stats = self._stats(cpu_percent, rss_bytes)
-        samples = list(samples)
+        append = partial(
+            self.append,
+            list(samples),
+            collected_at_ms=time_ms,
+            cpu_percent=cpu_percent,
+            rss_bytes=rss_bytes,
+        )
+        return (await to_thread.run_sync(append)).points
 
-        def append() -> int:
+    def append(
+        self,
+        samples: Iterable[Sample],
+        *,
+        collected_at_ms: int | None = None,
+        cpu_percent: float = 0.0,
+        rss_bytes: int = 0,
+    ) -> Enqueued:
+        """Do what `enqueue` does, blocking; from any thread, and beside everything else here."""
+        time_ms = now_ms(self._clock) if collected_at_ms is None else collected_at_ms
+        stats = self._stats(cpu_percent, rss_bytes)
+        # One at a time, so that sequence numbers rise in the order of the queue.
+        with self._appending:
             self._seed_numbers()
             built, refused = build(
                 samples,
@@ -222,16 +228,18 @@ class Sender:
                 compressed_bytes_max=self._ceilings.compressed_bytes(self._clock.monotonic()),
                 next_number=self._numbers.next,
             )
+            on_disk = True
             with self._backlog.lock:
                 for reason, points in refused.items():
                     self._books.refuse(reason, points)
                 for part in built:
                     failure = self._backlog.last_error
-                    self._books.appended(self._backlog.append(part.data), part.points)
+                    key = self._backlog.append(part.data)
+                    on_disk = on_disk and key.durable
+                    self._books.appended(key, part.points)
                     self._report_disk(failure)
-            return sum(part.points for part in built)
-
-        return await to_thread.run_sync(append)
+        points = sum(part.points for part in built)
+        return Enqueued(points=points, on_disk=on_disk, dropped=refused)
 
     async def tick(self) -> int:
         """Send the head of the backlog, then up to `catch_up_batches` requests more.

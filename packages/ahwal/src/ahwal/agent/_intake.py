@@ -1,0 +1,123 @@
+"""The agent's second way in: samples that other threads hand in, beside the collectors.
+
+Law of this file: samples that are taken are in the sender's books before the call returns, and
+none are taken once the agent has begun to close its queue.
+"""
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from anyio.from_thread import BlockingPortal
+
+from ahwal._sample import Sample
+from ahwal.sender import DeliveryState, Enqueued, Sender
+
+FLUSH_POLL_SECONDS = 0.05
+
+
+class Intake:
+    """Takes samples from any thread while the agent runs.
+
+    Args:
+        logger: The agent's logger.
+    """
+
+    def __init__(self, *, logger: logging.Logger) -> None:
+        self._log = logger
+        self._sender: Sender | None = None
+        self._portal: BlockingPortal | None = None
+        self._wake_in_loop: Callable[[], None] | None = None
+        self._loop_thread = 0
+        self._closed = False
+        self._pid = 0
+        # Set once it is known whether samples are taken: by `open` or by `close`.
+        self._settled = threading.Event()
+        # Held during an append, so that the queue is not closed in the middle of one.
+        self._lock = threading.Lock()
+        self._warned = False
+
+    def open(self, sender: Sender, portal: BlockingPortal | None, wake: Callable[[], None]) -> None:
+        """Take samples from now on; called in the agent's loop.
+
+        Args:
+            sender: Where they go.
+            portal: The way into the agent's loop.
+            wake: Called in the loop after each append; makes the agent send soon.
+        """
+        self._sender, self._portal, self._wake_in_loop = sender, portal, wake
+        self._loop_thread, self._pid = threading.get_ident(), os.getpid()
+        self._settled.set()
+
+    def close(self) -> None:
+        """Take no more samples; one append may still be under way, see `drain`."""
+        self._closed = True
+        self._settled.set()
+
+    def drain(self) -> None:
+        """Wait for the append under way, if there is one. Blocking."""
+        with self._lock:
+            return
+
+    def enqueue(
+        self, samples: Iterable[Sample], *, collected_at_ms: int | None, timeout_seconds: float
+    ) -> Enqueued:
+        """Put samples into the agent's queue; see `Agent.enqueue`."""
+        deadline = time.monotonic() + timeout_seconds
+        sender = self._ready(timeout_seconds)
+        if sender is None:
+            return self._refused("it does not run")
+        if sender.state is DeliveryState.AGENT_REVOKED:
+            return self._refused("the collector revoked it")
+        if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            return self._refused("the disk is still busy with earlier samples")
+        try:
+            if self._closed:
+                return self._refused("it has ended")
+            enqueued = sender.append(samples, collected_at_ms=collected_at_ms)
+        finally:
+            self._lock.release()
+        self._warned = False
+        self._wake()
+        return enqueued
+
+    def flush(self, timeout_seconds: float) -> bool:
+        """Wait until nothing is queued; see `Agent.flush`."""
+        deadline = time.monotonic() + timeout_seconds
+        sender = self._ready(timeout_seconds)
+        if sender is None:
+            return False
+        while sender.status().queued_batches:
+            left = deadline - time.monotonic()
+            if left <= 0 or self._closed or sender.due_in_seconds() is None:
+                return False
+            self._wake()
+            time.sleep(min(FLUSH_POLL_SECONDS, left))
+        return True
+
+    def _ready(self, timeout_seconds: float) -> Sender | None:
+        """Return the sender once the agent has started; None when it does not run."""
+        if not self._settled.is_set():
+            self._settled.wait(timeout_seconds)
+        # In a forked child there is no thread of the agent, and its queue is the parent's.
+        return None if self._closed or os.getpid() != self._pid else self._sender
+
+    def _wake(self) -> None:
+        portal, wake = self._portal, self._wake_in_loop
+        if portal is None or wake is None:
+            return
+        if threading.get_ident() == self._loop_thread:
+            wake()
+            return
+        # The agent may end in this very moment; the samples then are for its successor.
+        with contextlib.suppress(RuntimeError):
+            portal.start_task_soon(wake)
+
+    def _refused(self, cause: str) -> Enqueued:
+        level = logging.DEBUG if self._warned else logging.WARNING
+        self._warned = True
+        self._log.log(level, "the agent did not take samples handed to it: %s", cause)
+        return Enqueued(points=0, on_disk=False, dropped={})
