@@ -18,10 +18,10 @@ import re
 import attrs
 import google_crc32c
 
-from ahwal.wal._record import ID_MAX
-
 NAME = "checkpoint"
 SIZE_BYTES_MAX = 64
+# A larger number here or in the journal is unreadable.
+NUMBER_MAX = 2**62
 _FILE = re.compile(rb"(\d{1,19})(\n(?:([0-9a-fA-F]{8})\n)?)?")
 
 
@@ -62,4 +62,4 @@ def decode(content: bytes) -> Checkpoint:
 
 def _in_range(number: bytes) -> int:
     value = int(number)
-    return value if value <= ID_MAX else 0
+    return value if value <= NUMBER_MAX else 0

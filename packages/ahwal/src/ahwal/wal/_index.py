@@ -8,19 +8,17 @@ with its own id behind it for a replacement. Tuples compare as the queue is orde
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-
-import attrs
+from typing import NamedTuple
 
 from ahwal.wal._journal import Put
 from ahwal.wal._record import HEADER_BYTES
-from ahwal.wal._segment import Segment, first_id_of
+from ahwal.wal._segment import Segment
 
 Place = tuple[int, ...]
 
 
-@attrs.frozen(slots=True)
-class Spot:
-    """One record in one segment."""
+class Spot(NamedTuple):
+    """One record in one segment. Made anew for each look, so it is as cheap as can be."""
 
     segment: Segment
     position: int
@@ -81,11 +79,10 @@ class Index:
 
     def add_segment(self, segment: Segment) -> None:
         """Take up a segment whose ids are larger than all before."""
-        first_id = segment.record_id(0) if len(segment) else first_id_of(segment.name)
-        assert first_id is not None
+        # The name of a segment without records may be damage's or a stranger's, and says nothing.
+        first_id = segment.record_id(0) if len(segment) else self.largest_id + 1
         self._segments.append(segment)
-        # A name that damage or a stranger made may lie among the ids of the segment before it.
-        self._first_ids.append(max([first_id, *self._first_ids[-1:]]))
+        self._first_ids.append(first_id)
         self.live += segment.live
         self.segment_bytes += segment.size_bytes
         if not segment.live:

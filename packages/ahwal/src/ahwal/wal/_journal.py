@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 import google_crc32c
 
-from ahwal.wal._record import ID_MAX
+from ahwal.wal._checkpoint import NUMBER_MAX
 from ahwal.wal._storage import File, Storage, replace_file, write_all
 
 NAME = "journal"
@@ -86,7 +86,7 @@ def decode(content: bytes) -> Journal:
             bad_lines += 1
             continue
         ids = [int(word) for word in match[1][4:].split()]
-        if not all(1 <= record_id <= ID_MAX for record_id in ids):
+        if not all(1 <= record_id <= NUMBER_MAX for record_id in ids):
             bad_lines += 1
         elif line.startswith(b"ack") and len(ids) == 1:
             acks.add(ids[0])

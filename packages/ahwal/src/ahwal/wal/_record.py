@@ -6,7 +6,7 @@ header of 24 bytes and a payload, all numbers little-endian::
     offset  size  field
     0       4     length    u32, bytes of the payload, 1 to 16 MiB
     4       4     crc32c    u32, Castagnoli, over everything behind it: id, time, payload
-    8       8     id        u64, 1 to 2**62, increasing within the whole WAL
+    8       8     id        u64, from 1, increasing within the whole WAL
     16      8     unix_ms   i64, when it was appended
     24      …     payload   a raw deflate stream (RFC 1951, no zlib or gzip wrapper) of the data
 
@@ -17,6 +17,7 @@ looks like, and raw deflate of nothing is not empty.
 
 import struct
 import zlib
+from importlib.util import find_spec
 
 import attrs
 import google_crc32c
@@ -27,13 +28,19 @@ HEADER_BYTES = 24
 PAYLOAD_BYTES_MAX = 16 * 1024 * 1024
 # Bounds what a small damaged or hostile payload can inflate to.
 DATA_BYTES_MAX = 64 * 1024 * 1024
-# Larger numbers are never given out, so one that is found is damage.
-ID_MAX = 2**62
+# Larger ids are never given out, so one that is found is damage. It is far above what checkpoint
+# and journal may name, so that what is appended after the largest they may name can be read again.
+ID_MAX = 2**63 - 1
 
 _HEADER = struct.Struct("<IIQq")
 _LENGTH_AND_CRC = struct.Struct("<II")
 _COVERED = struct.Struct("<Qq")
 _DEFLATE_LEVEL = 1
+if find_spec("isal") is not None:
+    # The extra `fast`: the same format, as small, in half the time.
+    from isal.isal_zlib import compress
+else:
+    from zlib import compress
 
 
 @attrs.frozen(kw_only=True)
@@ -88,7 +95,7 @@ def deflate(data: bytes) -> bytes:
             size_bytes=len(data),
             size_bytes_max=DATA_BYTES_MAX,
         )
-    payload = zlib.compress(data, level=_DEFLATE_LEVEL, wbits=-zlib.MAX_WBITS)
+    payload = compress(data, level=_DEFLATE_LEVEL, wbits=-zlib.MAX_WBITS)
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise EntryTooLargeError(
             f"an entry is {len(payload)} bytes when deflated, over the limit of "

@@ -177,7 +177,8 @@ def _read_segments(storage: Storage, logger: Logger) -> tuple[Index, list[str], 
                 extra={"segment": name, "error": str(error)},
             )
             ignored.append(name)
-            unreadable_id = int(name[:16], 16) + _UNREADABLE_IDS
+            if int(name[:16], 16) <= _checkpoint.NUMBER_MAX:
+                unreadable_id = int(name[:16], 16) + _UNREADABLE_IDS
             continue
         index.add_segment(segment)
     return index, ignored, unreadable_id, torn_bytes

@@ -1,17 +1,32 @@
 """Finding the records in a segment, whatever has happened to the file.
 
-Records are read one after another as long as they hold. Where one does not, the bytes behind it are
-searched, one by one, for the next place where a header and its CRC hold with a higher id: a
-damaged length says nothing about where the next record begins, and neither does the length of a
-record whose CRC failed, since it may be the length that is damaged. What lies between is damage.
-A file that ends inside a record, or in zeros, has damage at its end: a torn tail.
+Records are read one after another as long as they hold. Where one does not, the next one is looked
+for, and what lies between is damage. A file that ends inside a record, or in zeros, has damage at
+its end: a torn tail.
+
+Where the next one begins depends on what is damaged. With a bad length the bytes behind are
+searched, one by one, for the next place where a header and its CRC hold with a higher id. With a
+good length the record is skipped as a whole: its payload may hold anything, whole records of
+another WAL too, and none of those may come out of this one. What tells the two apart is that the
+CRC does not cover the length: when it holds for the bytes up to a later record, it was the length
+that was damaged and nothing else.
 """
 
+import itertools
 import re
 from collections.abc import Iterator
 
-from ahwal.wal._record import HEADER_BYTES, ID_MAX, PAYLOAD_BYTES_MAX, Header, read_header
-from ahwal.wal._segment import Segment
+import google_crc32c
+
+from ahwal.wal._record import (
+    HEADER_BYTES,
+    ID_MAX,
+    PAYLOAD_BYTES_MAX,
+    Header,
+    checksum,
+    read_header,
+)
+from ahwal.wal._segment import Segment, first_id_of
 from ahwal.wal._storage import File
 
 _WINDOW_BYTES = 256 * 1024
@@ -19,8 +34,12 @@ _WINDOW_BYTES = 256 * 1024
 # times its size is looked at, and the rest counts as damage.
 _SEARCH_FACTOR = 64
 _SEARCH_BYTES_MIN = 64 * 1024 * 1024
+# An id that is so little above the one before was hardly made by damage.
+_NEAR_IDS = 2**20
+# So many places are tried as the end of a payload whose length may be damaged.
+_ENDS_MAX = 64
 # Where a header can begin: a length that is not zero and not over 16 MiB, an id that is not zero
-# and not over 2**62. In random bytes one place in 500 passes, in zeros none.
+# and not over 2**62 by much. In random bytes one place in 500 passes, in zeros none.
 _PLAUSIBLE = re.compile(
     rb"(?=(?!\x00{4})...[\x00\x01].{4}(?!\x00{8}).{7}[\x00-\x40].{8})", re.DOTALL
 )
@@ -58,8 +77,7 @@ class _Scanner:
         while offset < self._size:
             header = self._valid(offset, last_id)
             if header is None:
-                found = self._search(offset + 1, last_id)
-                end = self._size if found is None else found
+                end = self._next(offset, last_id)
                 self._segment.damage.append((offset, end - offset))
                 offset = end
                 continue
@@ -73,27 +91,59 @@ class _Scanner:
         if len(head) < HEADER_BYTES:
             return None
         header = read_header(head)
+        if not last_id < header.id <= ID_MAX:
+            return None
+        return header if self._holds(offset, header) else None
+
+    def _holds(self, offset: int, header: Header) -> bool:
         # Refused by what the file can hold before anything of that length is read.
         room = self._size - offset - HEADER_BYTES
         if not 1 <= header.length_bytes <= min(room, PAYLOAD_BYTES_MAX):
-            return None
-        if not last_id < header.id <= ID_MAX:
-            return None
+            return False
         payload = self._window.get(offset + HEADER_BYTES, header.length_bytes)
         self._search_bytes_left -= len(payload)
-        return header if header.holds(payload) else None
+        return header.holds(payload)
 
-    def _search(self, offset: int, last_id: int) -> int | None:
-        for candidate in self._candidates(offset):
-            if self._search_bytes_left < 0:
-                return None
-            if self._valid(candidate, last_id) is not None:
-                return candidate
+    def _next(self, offset: int, last_id: int) -> int:
+        """Where the first record behind the damage at `offset` begins, or the file ends."""
+        begin = offset + 1
+        head = self._window.get(offset, HEADER_BYTES)
+        header = read_header(head) if len(head) == HEADER_BYTES else None
+        if header is not None and 1 <= header.length_bytes <= PAYLOAD_BYTES_MAX:
+            end = offset + HEADER_BYTES + header.length_bytes
+            leads_on = (
+                end == self._size
+                or self._valid(end, last_id) is not None
+                or self._holds(offset, header)  # and its id is wrong
+            )
+            before = max(last_id, (first_id_of(self._segment.name) or 1) - 1)
+            if leads_on or before < header.id <= before + _NEAR_IDS:
+                limit = end if leads_on else self._size
+                begin = self._end_of_payload(offset, header, limit, last_id) or end
+        found = (c for c in self._candidates(begin) if self._is_start(c, last_id))
+        return next(found, self._size)
+
+    def _is_start(self, offset: int, last_id: int) -> bool:
+        return self._search_bytes_left >= 0 and self._valid(offset, last_id) is not None
+
+    def _end_of_payload(self, offset: int, header: Header, limit: int, last_id: int) -> int | None:
+        """Where the payload ends if only its length is damaged; None when more is."""
+        at = offset + HEADER_BYTES
+        crc = checksum(header.id, header.unix_ms, b"")
+        starts = (c for c in self._candidates(at + 1, limit) if self._is_start(c, last_id))
+        for end in itertools.chain(itertools.islice(starts, _ENDS_MAX), [limit]):
+            while at < end:
+                piece = self._window.get(at, min(_WINDOW_BYTES, end - at))
+                crc = google_crc32c.extend(crc, piece)
+                at += len(piece)
+            if crc == header.crc:
+                return end
         return None
 
-    def _candidates(self, offset: int) -> Iterator[int]:
-        while offset + HEADER_BYTES <= self._size:
-            block = self._window.get(offset, _WINDOW_BYTES)
+    def _candidates(self, offset: int, limit: int | None = None) -> Iterator[int]:
+        limit = self._size if limit is None else limit
+        while offset + HEADER_BYTES <= limit:
+            block = self._window.get(offset, min(_WINDOW_BYTES, limit - offset))
             for match in _PLAUSIBLE.finditer(block):
                 yield offset + match.start()
             # Blocks overlap, so that a header across their border is seen once.

@@ -117,7 +117,9 @@ class SegmentWriter:
         return len(payloads)
 
     def _write_chunk(self, payloads: Sequence[bytes], unix_ms: int) -> range:
-        segment, file = self._open(self.next_id)
+        segment, file = self._segment, self._file
+        if segment is None or file is None:
+            segment, file = self._open(self.next_id)
         ids = range(self.next_id, self.next_id + len(payloads))
         self.next_id = ids.stop
         records = [
