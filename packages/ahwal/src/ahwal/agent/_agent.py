@@ -179,7 +179,7 @@ class Agent:
         )
 
     def flush(self, timeout_seconds: float) -> bool:
-        """Wait until nothing is queued, from any thread but the agent's; return whether that is so."""
+        """Wait, in any thread but the agent's, until nothing is queued; return whether it is so."""
         return self._intake.flush(timeout_seconds)
 
     def status(self) -> AgentStatus:
