@@ -142,9 +142,14 @@ class Agent:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
-        assert self._thread is not None, "entered before"
         # The thread is a daemon: if it should hang in a dead disk, the host can still end.
-        self._thread.join(self._config.shutdown_flush_seconds + CLOSE_TIMEOUT_SECONDS)
+        self.join(self._config.shutdown_flush_seconds + CLOSE_TIMEOUT_SECONDS)
+
+    def join(self, timeout_seconds: float) -> bool:
+        """Wait for the end of the thread that `with` began; return whether it has ended."""
+        assert self._thread is not None, "entered before"
+        self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
 
     def stop(self) -> None:
         """Ask the agent to end; from any thread, and any number of times."""
