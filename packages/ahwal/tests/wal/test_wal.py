@@ -343,7 +343,7 @@ def test_threads_share_syncs(tmp_path):
     assert reached.wait(30)
     for thread in threads[1:]:
         thread.start()
-    while len(wal._committer._waiting) < 7:
+    while len(wal._committer.line) < 7:
         pass
     go_on.set()
     for thread in threads:

@@ -12,10 +12,11 @@ from typing import Self
 from ahwal.errors import WALClosedError, WALOpenError
 from ahwal.queue.base import DropReason, Entry, Stats
 from ahwal.wal._assembly import Parts, assemble
-from ahwal.wal._commit import Commit, Committer, refused, unreadable
+from ahwal.wal._commit import Committer, refused, unreadable
 from ahwal.wal._figures import Figures
 from ahwal.wal._index import Spot
 from ahwal.wal._limits import Limits
+from ahwal.wal._line import Commit
 from ahwal.wal._reader import decode_record
 from ahwal.wal._record import deflate
 from ahwal.wal._recovery import RecoveryReport
@@ -129,14 +130,9 @@ class WAL:
             return []
         # Deflating is the larger part of the work and needs no lock.
         commit = Commit([deflate(data) for data in batches])
-        self._committer.join(commit)
-        with self._lock:
-            # Whoever gets the lock first writes for all who are waiting.
-            while not commit.finished:
-                self._committer.commit_waiting(closed=self._closed)
-                if not self._closed:
-                    self._keeper.enforce()
-                    self._figures = self._count()
+        self._committer.line.join(commit)
+        if not commit.finished:
+            self._lead(commit)
         return commit.result()
 
     def oldest(self) -> Entry | None:
@@ -343,6 +339,19 @@ class WAL:
             )
         if self._closed:
             raise WALClosedError("the WAL is closed: open it again")
+
+    def _lead(self, commit: Commit) -> None:
+        """Write what is waiting until this commit is done, and let the next lead."""
+        written: list[Commit] = []
+        try:
+            with self._lock:
+                while not commit.finished:
+                    written += self._committer.commit_waiting(closed=self._closed)
+                    if not self._closed:
+                        self._keeper.enforce()
+                        self._figures = self._count()
+        finally:
+            self._committer.line.leave(written)
 
     def _give_up_damaged(self, spots: Sequence[Spot]) -> None:
         for spot in spots:
