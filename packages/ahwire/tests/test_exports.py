@@ -40,6 +40,7 @@ EXPORTS = {
         "TOO_OLD",
         "CleanSeries",
         "Validated",
+        "Validator",
         "count_points",
         "drop_old_points",
         "merge",

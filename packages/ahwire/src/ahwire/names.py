@@ -34,6 +34,8 @@ def is_id(text: str) -> bool:
 
 def normalise_name(text: str) -> str:
     """The name in the form that stores keep; the empty name stays empty. Idempotent."""
+    if text.isascii() and text.isidentifier():
+        return text  # nearly all are: a name of Python's in ASCII is one of ours
     name = _NOT_IN_NAMES.sub("_", text)
     return f"_{name}" if name[:1].isdigit() else name
 
@@ -55,5 +57,10 @@ def is_reserved_label(name: str) -> bool:
     True for the tenant's labels and the store's own in any case and spelling that normalises to
     them, for everything beginning `__`, and for the empty name.
     """
-    normalised = normalise_name(name).lower()
+    return is_reserved_name(normalise_name(name))
+
+
+def is_reserved_name(normalised: str) -> bool:
+    """As `is_reserved_label`, for a name that is normalised already."""
+    normalised = normalised.lower()
     return not normalised or normalised.startswith("__") or normalised in RESERVED_LABELS

@@ -17,8 +17,7 @@ from ahcollector.metrics import INGEST_DROPPED_POINTS, INGEST_POINTS, Metrics
 from ahcollector.presence.base import AgentRef
 from ahwire import TooLargeError, now_ms
 from ahwire.agent_pb2 import MetricsAck, MetricsBatch, RejectedSeries
-from ahwire.batch import CleanSeries, Validated, validate
-from ahwire.limits import Limits
+from ahwire.batch import CleanSeries, Validated, Validator
 from ahwire.status import Code
 
 __all__ = ["BatchIntake", "Outcome", "stored_series"]
@@ -53,30 +52,6 @@ def stored_series(agent: AgentRef, series: CleanSeries) -> StoredSeries:
         ),
         points=series.points,
     )
-
-
-def check_shape(batch: MetricsBatch, limits: Limits) -> None:
-    """Refuse, before anything walks through it, a batch that is mostly empty pieces.
-
-    Millions of series or labels of two bytes each fit into a body. No honest batch comes near: it
-    may have a label that is dropped (reserved, double) for each one that is kept.
-
-    Raises:
-        RequestRefusedError: too_large.
-    """
-    series_max = limits.points_per_batch
-    if len(batch.series) > series_max:
-        raise RequestRefusedError(
-            Code.TOO_LARGE, f"{len(batch.series)} series; at most {series_max} are taken, split it"
-        )
-    labels_max = 2 * limits.labels_per_series * series_max
-    labels = 0
-    for series in batch.series:
-        labels += len(series.labels)
-    if labels > labels_max:
-        raise RequestRefusedError(
-            Code.TOO_LARGE, f"{labels} labels; at most {labels_max} are taken, split it"
-        )
 
 
 def acknowledgement(
@@ -173,6 +148,7 @@ class BatchIntake:
         self._clock = clock
         self._limits = limits
         self._metrics = metrics
+        self._validator = Validator(limits=limits.batch)
         self._advice = RenewalAdvice(
             before_seconds=limits.renew_before_seconds, every_seconds=limits.renew_advice_seconds
         )
@@ -187,9 +163,8 @@ class BatchIntake:
         """
         agent = passed.agent
         received_at_ms = now_ms(self._clock)
-        check_shape(batch, self._limits.batch)
         try:
-            validated = validate(batch, now_ms=received_at_ms, limits=self._limits.batch)
+            validated = self._validator.validate(batch, now_ms=received_at_ms)
         except TooLargeError as error:
             raise RequestRefusedError(Code.TOO_LARGE, str(error)) from error
         admitted, over = self._budget.admit(

@@ -1,0 +1,206 @@
+"""A validator with a memory judges every batch as the plain function does."""
+
+import math
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ahwire.agent_pb2 import AgentStats, Label, MetricsBatch, Point, Series
+from ahwire.batch import Validator, validate
+from ahwire.errors import TooLargeError
+from ahwire.limits import Limits
+
+NOW = 1_781_518_830_000
+DAY = 86_400_000
+
+
+def series(name="cpu", labels=(), points=((NOW, 1.0),)):
+    return Series(
+        name=name,
+        labels=[Label(name=key, value=value) for key, value in labels],
+        points=[Point(ts_ms=ts, value=value) for ts, value in points],
+    )
+
+
+def batch(*items):
+    return MetricsBatch(seq=7, series=items, stats=AgentStats(rss_bytes=5))
+
+
+def judged_by(judge, message, now_ms, **more):
+    """All that can be seen of a judgement: the result, or the error."""
+    try:
+        found = judge(message, now_ms=now_ms, **more)
+    except TooLargeError as error:
+        return str(error)
+    return repr(found)  # which tells -0.0 from 0.0
+
+
+TEXT = st.one_of(
+    st.sampled_from(
+        ["", "a", "b", "A", "company_id", "Company-ID", "a.b", "__x", " ", "\0", "v" * 12, "é" * 7]
+    ),
+    st.text(max_size=3),
+    st.just("\x1a\x10\x08"),
+    st.just("\x1a\x07\x08" + "\x01" * 6),
+)
+STAMPS = st.sampled_from(
+    [NOW, NOW + 1, NOW - DAY, NOW - DAY - 1, NOW + 300_000, NOW + 300_001, 0, -1, 2**35 - 1, 2**42]
+)
+VALUES = st.sampled_from([0.0, -0.0, 1.0, 1.5, math.nan, math.inf, -math.inf, 5e-324])
+POINTS = st.lists(st.tuples(STAMPS, VALUES), max_size=4)
+ODD = st.builds(series, TEXT, st.lists(st.tuples(TEXT, TEXT), max_size=4), POINTS)
+# Few enough that they come again.
+USUAL = st.builds(
+    series, st.sampled_from(["m", "n.x"]), st.sampled_from([(), (("a", "1"), ("b", "2"))]), POINTS
+)
+SERIES = USUAL | ODD
+# Foreign fields: other versions' and an attacker's, behind or between the fields of ours.
+FOREIGN = st.sampled_from(
+    [
+        b"",
+        b"\x22\x00",
+        b"\x22\x03abc",
+        b"\x1a\x10" + Point(ts_ms=NOW, value=1.5).SerializeToString(),
+        b"\x1a\x07" + Point(ts_ms=NOW).SerializeToString(),
+        b"\x1a\x09" + Point(ts_ms=NOW).SerializeToString() + b"\x18\x01",
+        b"\x0a\x01z",
+        b"\x12\x06\x0a\x01n\x12\x01w",
+        b"\x22\x14\x1a\x10" + Point(ts_ms=NOW, value=1.5).SerializeToString() + b"xx",
+    ]
+)
+RAW_SERIES = st.builds(
+    lambda one, tail, more: Series.FromString(one.SerializeToString() + tail + more),
+    SERIES,
+    FOREIGN,
+    FOREIGN,
+)
+BATCHES = st.lists(st.lists(SERIES | RAW_SERIES, max_size=5).map(lambda s: batch(*s)), max_size=5)
+
+
+@settings(deadline=None)
+@given(BATCHES, st.sampled_from([0, 2, 3, 1000]), st.sampled_from([0, 900, 5000, 1 << 20]))
+@example([batch(series(points=((NOW, 1.5), (NOW, 0.0), (NOW, 2.0))))] * 3, 1000, 1 << 20)
+def test_what_is_remembered_never_changes_a_judgement(batches, entries, size):
+    validator = Validator(known_series_max=entries, known_bytes_max=size)
+    for moment in (NOW, NOW, NOW + DAY):
+        for message in batches:
+            before = message.SerializeToString()
+            found = judged_by(validator.validate, message, moment)
+            assert found == judged_by(validate, message, moment)
+            assert message.SerializeToString() == before
+    assert len(validator) <= max(entries, 0)
+
+
+@settings(deadline=None)
+@given(st.lists(POINTS, min_size=1, max_size=8), st.integers(1, 12))
+def test_every_point_of_a_known_series_is_judged(lists, most):
+    limits = Limits(points_per_batch=most)
+    validator = Validator(limits=limits)
+    validator.validate(batch(series("m")), now_ms=NOW)
+    message = batch(*[series("m", points=points) for points in lists])
+    found = judged_by(validator.validate, message, NOW)
+    assert found == judged_by(validate, message, NOW, limits=limits)
+
+
+@settings(deadline=None)
+@given(BATCHES, st.integers(0, 6), st.integers(0, 1))
+def test_limits_hold_for_what_is_remembered_too(batches, points, labels):
+    limits = Limits(points_per_batch=points, labels_per_series=labels, name_bytes=4)
+    validator = Validator(limits=limits)
+    for message in (*batches, *batches):
+        found = judged_by(validator.validate, message, NOW)
+        assert found == judged_by(validate, message, NOW, limits=limits)
+
+
+def test_series_that_was_clean_is_known_again_with_other_points():
+    validator = Validator()
+    labels = [("b", "2"), ("a", "1")]
+    for points in [((NOW, 1.0),), ((NOW, 0.0),), ((NOW - 5, 2.5), (NOW - 4, 0.0), (NOW, -0.0))]:
+        (clean,) = validator.validate(batch(series("m.x", labels, points)), now_ms=NOW).series
+        assert (clean.name, clean.labels) == ("ah_m_x", (("a", "1"), ("b", "2")))
+        assert clean.points == points
+        assert len(validator) == 1
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        series(""),
+        series("m", [("company_id", "x")]),
+        series("m", [("a", "1"), ("a", "1")]),
+        series("m", [("a", "\0")]),
+        series("m", points=((NOW, math.nan),)),
+        series("m", points=()),
+        series("m", [("a", "v" * 1024), ("b", "v" * 1024), ("c", "v" * 1024), ("d", "v" * 1024)]),
+    ],
+    ids=["no name", "reserved", "double", "NUL", "not finite", "no points", "long"],
+)
+def test_only_names_and_labels_that_were_clean_are_remembered(item):
+    validator = Validator()
+    validator.validate(batch(item), now_ms=NOW)
+    assert len(validator) == 0
+
+
+def test_ever_new_series_do_not_make_it_grow():
+    """C1: whoever sends names at random makes it forget, and nothing else."""
+    by_count = Validator(known_series_max=100)
+    by_bytes = Validator(known_bytes_max=100_000)
+    for number in range(20):
+        message = batch(*[series(f"m{number}_{i}", [("l", "v" * 200)]) for i in range(50)])
+        for validator in (by_count, by_bytes):
+            validator.validate(message, now_ms=NOW)
+    assert 50 <= len(by_count) <= 100
+    assert 30 <= len(by_bytes) <= 100_000 // 400
+
+
+def test_what_is_asked_for_again_outlives_what_is_not():
+    validator = Validator(known_series_max=8)
+    kept = batch(series("kept"))
+    for number in range(20):
+        validator.validate(kept, now_ms=NOW)
+        validator.validate(batch(series(f"other{number}")), now_ms=NOW)
+    recalled = validator._newer | validator._older
+    assert "ah_kept" in {name for name, _ in recalled.values()}
+
+
+def test_point_fields_in_a_foreign_field_are_no_points():
+    """A field of a later version that ends in the bytes of a point belongs to that version."""
+    point = b"\x1a\x10" + Point(ts_ms=NOW, value=1.5).SerializeToString()
+    known = series("m")
+    foreign = Series.FromString(known.SerializeToString() + b"\x22" + bytes([len(point)]) + point)
+    validator = Validator()
+    for message in (batch(known), batch(foreign), batch(foreign)):
+        (clean,) = validator.validate(message, now_ms=NOW).series
+        assert clean.points == ((NOW, 1.0),)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        # A foreign field of 8 bytes where the value would be.
+        "1a1008 808080808130 19 000000000000f03f",
+        # A time of 5 bytes, and foreign numbers where its last byte and the value would be.
+        "1a1008 8080808001 3011 2001200120012001",
+    ],
+)
+def test_points_that_only_look_like_plain_ones_are_judged_the_long_way(point):
+    moment = (0x30 << 35) + (1 << 28)
+    validator = Validator()
+    validator.validate(batch(series("m", points=((moment, 1.0),))), now_ms=moment)
+    odd = Series(name="m").SerializeToString() + bytes.fromhex(point)
+    message = batch(Series.FromString(odd))
+    assert message.series[0].SerializeToString() == odd
+    assert judged_by(validator.validate, message, moment) == judged_by(validate, message, moment)
+
+
+def test_bodies_of_many_tiny_labels_are_refused_without_a_walk_through_them():
+    """C1: a body of 8 MiB holds four million labels of two bytes."""
+    most = Limits(points_per_batch=2, labels_per_series=1)
+    item = series("m", [("", "")] * 5)
+    for judge in (
+        Validator(limits=most).validate,
+        lambda b, now_ms: validate(b, now_ms=now_ms, limits=most),
+    ):
+        with pytest.raises(TooLargeError, match="the batch has 5 labels; at most 4 are taken"):
+            judge(batch(item), now_ms=NOW)
