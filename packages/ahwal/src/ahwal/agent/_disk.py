@@ -1,5 +1,6 @@
 """The queue on disk: opened at the start, and tried again while it cannot be."""
 
+import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -83,6 +84,21 @@ class Disk:
             if queue is not None:
                 await sender.attach(queue)
                 self._log.info("the queue on disk works, batches moved to it")
+
+    async def save(self, sender: Sender) -> None:
+        """Give the disk a last chance to take what waits in memory, and tell what it did not."""
+        left = await sender.save()
+        if left and self.queue is None:
+            with contextlib.suppress(WALLockedError):
+                queue = await self.open()
+                if queue is not None:
+                    await sender.attach(queue)
+                    left = await sender.save()
+        if left:
+            self._log.error(
+                "%d batches are in memory only, and end with this process: the disk refused them",
+                left,
+            )
 
     async def close(self) -> None:
         """Close the queue, if it is open."""

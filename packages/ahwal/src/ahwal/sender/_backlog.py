@@ -62,10 +62,11 @@ class Backlog:
         self._on_moved = on_moved
         self._forward: dict[Key, Key] = {}
         self.last_error: Exception | None = None
+        self.read_error: Exception | None = None
 
     @property
     def on_disk(self) -> bool:
-        """Whether there is a queue on disk, and its last use worked."""
+        """Whether there is a queue on disk, and its last append worked."""
         return self._durable is not None and self.last_error is None
 
     def attach(self, durable: Queue) -> None:
@@ -92,6 +93,20 @@ class Backlog:
                 # The numbers then begin at the clock's time, which is nearly always above.
                 return 0
 
+    def save(self) -> int:
+        """Move what waits in memory to the disk, if it takes it.
+
+        Returns:
+            The batches that still are in memory only.
+        """
+        with self.lock:
+            if self._durable is not None:
+                try:
+                    self._move_memory(self._durable)
+                except QUEUE_ERRORS as error:
+                    self.last_error = error
+            return self._memory.stats().batches
+
     def append(self, data: bytes) -> Key:
         """Put a batch at the end; in memory the oldest may lose its place for it."""
         with self.lock:
@@ -116,14 +131,28 @@ class Backlog:
         with self.lock:
             queue = self._queue(durable)
             if queue is None:
-                return None
+                return []
             self._forward.clear()
             try:
                 entries = queue.peek(entries_max, bytes_max)
             except QUEUE_ERRORS as error:
-                self.last_error = error
+                self.read_error = error
                 return None
+            if durable:
+                self.read_error = None
             return [Held(key=Key(durable=durable, id=e.id), data=e.data) for e in entries]
+
+    def head(self, *, durable: bool) -> list[Held]:
+        """Return the first batch of one queue, or nothing; unlike `read` for looking only.
+
+        Raises:
+            AhwalError, OSError: It cannot be read now.
+        """
+        queue = self._queue(durable)
+        entry = None if queue is None else queue.oldest()
+        return (
+            [] if entry is None else [Held(key=Key(durable=durable, id=entry.id), data=entry.data)]
+        )
 
     def remove(self, key: Key) -> Key:
         """Take a batch out for good.

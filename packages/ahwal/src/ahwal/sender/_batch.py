@@ -90,6 +90,19 @@ class Appended:
     samples: tuple[Sample, ...]
 
 
+def to_appended(data: bytes) -> Appended:
+    """Return what a batch's bytes hold."""
+    batch = MetricsBatch.FromString(data)
+    return Appended(
+        seq=batch.seq,
+        collected_at_ms=batch.collected_at_ms,
+        samples=tuple(
+            Sample(s.name, s.points[0].value, {pair.name: pair.value for pair in s.labels})
+            for s in batch.series
+        ),
+    )
+
+
 @frozen(kw_only=True)
 class Enqueued:
     """What became of samples that were handed over.

@@ -5,6 +5,29 @@ import logging
 WARN_EVERY_SECONDS = 60.0
 
 
+class MinuteLog:
+    """About one kind of thing that may happen often: one line a minute at most.
+
+    Args:
+        logger: Where the lines go.
+    """
+
+    def __init__(self, *, logger: logging.Logger) -> None:
+        self._log = logger
+        self._last: float | None = None
+
+    def due(self, now: float) -> bool:
+        """Whether a line may be written at monotonic `now`; if so, the next minute begins."""
+        if self._last is not None and now - self._last < WARN_EVERY_SECONDS:
+            return False
+        self._last = now
+        return True
+
+    def error(self, now: float, message: str, *arguments: object) -> None:
+        """Write a line at level error if one may be written; at debug otherwise."""
+        self._log.log(logging.ERROR if self.due(now) else logging.DEBUG, message, *arguments)
+
+
 class OutageLog:
     """Remembers since when delivery fails.
 

@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from ahwal.sender._backlog import QUEUE_ERRORS, Backlog, Held
 from ahwal.sender._batch import Ceilings, SequenceNumbers
 from ahwal.sender._books import Books, DropReason, Key
+from ahwal.sender._outage import MinuteLog
 from ahwal.sender._suspect import Suspicion
 from ahwire import Clock, limits, now_ms
 from ahwire.agent_pb2 import MetricsBatch
@@ -111,14 +112,37 @@ class Planner:
         self.max_point_age_seconds = float(limits.MAX_POINT_AGE_SECONDS)
         self.coding = GZIP
         self.read_bytes_max = READ_BYTES_MAX
+        self._faults = MinuteLog(logger=logger)
+        self._unreadable = False
+        self._old_log = MinuteLog(logger=logger)
+        self._old_batches = self._old_points = 0
+        self._given_up = 0
 
     def next_request(self) -> Request | None:
         """Return what to send now, or None when both queues are empty or cannot be read."""
         try:
             return self._next_request()
         except QUEUE_ERRORS as error:
-            self._log.error("the queue refused a change: %s", error)
+            self._faults.error(self._clock.monotonic(), "the queue refused a change: %s", error)
             return None
+        finally:
+            self._report_old()
+
+    def notice_losses(self) -> None:
+        """Count what the queues gave up since the last look, by what their heads are now."""
+        given_up = self._backlog.stats().dropped
+        if given_up == self._given_up:
+            return
+        with self._backlog.lock:
+            for durable in (True, False):
+                try:
+                    held = self._backlog.head(durable=durable)
+                except QUEUE_ERRORS:
+                    # What cannot be read now says nothing; the next look may.
+                    return
+                batches = [(each.key.id, _points(_parse(each))) for each in held]
+                self._books.seen(durable=durable, batches=batches)
+        self._given_up = given_up
 
     def _next_request(self) -> Request | None:
         while True:
@@ -165,13 +189,14 @@ class Planner:
                 entries_max=max(2, self.group_max),
                 bytes_max=self.read_bytes_max,
             )
+            self._report_reading()
             if held is None:
                 return []
             parsed: list[tuple[Key, MetricsBatch | None, int]] = []
             total = 0
             for entry in held:
                 batch = _parse(entry)
-                points = 0 if batch is None else count_points(batch)
+                points = _points(batch)
                 parsed.append((entry.key, batch, points))
                 total += points
                 # Two at least, so that a suspect can be compared with its successor.
@@ -199,14 +224,36 @@ class Planner:
         )
         # The last one is sent even without points: where a clock is wrong, it is the heartbeat.
         if too_old and not fresh.series and not is_last:
-            self._log.warning(
-                "a batch is older than the collector's window, dropping it",
-                extra={"seq": batch.seq, "points": too_old},
-            )
+            # After a long outage there are hundreds of them: they are told in one line.
+            self._old_batches += 1
+            self._old_points += too_old
             with self._backlog.lock:
                 self._books.drop(self._backlog.remove(key), DropReason.TOO_OLD)
             return None
         return _Candidate(key=key, batch=fresh, points=points - too_old, too_old=too_old)
+
+    def _report_old(self) -> None:
+        if self._old_batches and self._old_log.due(self._clock.monotonic()):
+            self._log.warning(
+                "%d batches with %d points were older than the collector's window of %.0f s, "
+                "they were dropped",
+                self._old_batches,
+                self._old_points,
+                self.max_point_age_seconds,
+            )
+            self._old_batches = self._old_points = 0
+
+    def _report_reading(self) -> None:
+        error = self._backlog.read_error
+        if error is not None:
+            self._faults.error(
+                self._clock.monotonic(),
+                "the queue on disk cannot be read, it is tried again at the next cycle: %s",
+                error,
+            )
+        elif self._unreadable:
+            self._log.info("the queue on disk can be read again")
+        self._unreadable = error is not None
 
     def _choose(self, candidates: list[_Candidate]) -> tuple[list[_Candidate], Key | None]:
         head = candidates[0]
@@ -271,6 +318,10 @@ class Planner:
         )
         learned = self._ceilings.compressed_bytes(self._clock.monotonic())
         return not hard and body_bytes <= learned, hard
+
+
+def _points(batch: MetricsBatch | None) -> int:
+    return 0 if batch is None else count_points(batch)
 
 
 def _parse(held: Held) -> MetricsBatch | None:

@@ -16,11 +16,11 @@ from anyio import to_thread
 
 from ahwal._sample import Sample
 from ahwal.clock import SystemClock
-from ahwal.errors import AhwalError, TransportError
+from ahwal.errors import TransportError
 from ahwal.queue import DropReason as QueueDropReason
 from ahwal.queue import MemoryQueue, Queue
 from ahwal.sender._backlog import Backlog
-from ahwal.sender._batch import Appended, Ceilings, Enqueued, SequenceNumbers, build
+from ahwal.sender._batch import Appended, Ceilings, Enqueued, SequenceNumbers, build, to_appended
 from ahwal.sender._books import Books
 from ahwal.sender._outage import OutageLog
 from ahwal.sender._pace import Pace
@@ -31,7 +31,7 @@ from ahwal.sender._suspect import Suspicion
 from ahwal.sender._verdict import Verdicts
 from ahwal.transport.base import MetricsTransport
 from ahwire import Backoff, Clock, Rng, limits, now_ms
-from ahwire.agent_pb2 import AgentStats, MetricsBatch
+from ahwire.agent_pb2 import AgentStats
 from ahwire.status import Action, Code, classify
 
 DEFAULT_INTERVAL_SECONDS = 30.0
@@ -174,6 +174,14 @@ class Sender:
         self._seeded = False
         await to_thread.run_sync(self._backlog.attach, queue)
 
+    async def save(self) -> int:
+        """Give the disk once more what waits in memory, as at an end.
+
+        Returns:
+            The batches that still are in memory only.
+        """
+        return await to_thread.run_sync(self._backlog.save)
+
     async def enqueue(
         self,
         samples: Iterable[Sample],
@@ -238,6 +246,7 @@ class Sender:
                     on_disk = on_disk and key.durable
                     self._books.appended(key, part.points)
                     self._report_disk(failure)
+            self._planner.notice_losses()
         points = sum(part.points for part in built)
         return Enqueued(points=points, on_disk=on_disk, dropped=refused)
 
@@ -335,6 +344,12 @@ class Sender:
             self._verdicts.revoke(reply.request_id)
             self._transport.clear_token()
         else:
+            self._log.warning(
+                "the collector still does not accept the token: status %d %s",
+                reply.status,
+                reply.code or "",
+                extra={"request_id": reply.request_id},
+            )
             self._delivery.signal(
                 Signal.FAILED, now=now, retry_after_seconds=reply.retry_after_seconds
             )
@@ -350,18 +365,10 @@ class Sender:
     def _tell_appended(self, data: bytes) -> None:
         if self._on_appended is None:
             return
-        batch = MetricsBatch.FromString(data)
-        appended = Appended(
-            seq=batch.seq,
-            collected_at_ms=batch.collected_at_ms,
-            samples=tuple(
-                Sample(s.name, s.points[0].value, {pair.name: pair.value for pair in s.labels})
-                for s in batch.series
-            ),
-        )
         try:
-            self._on_appended(appended)
-        except (OSError, ValueError, AhwalError):
+            self._on_appended(to_appended(data))
+        except Exception:  # noqa: BLE001 - the listener is the embedder's code
+            # It may raise anything; the batch is on disk all the same.
             self._log.exception("the listener for appended batches failed")
 
     def _report_disk(self, before: Exception | None) -> None:

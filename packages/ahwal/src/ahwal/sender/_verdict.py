@@ -77,7 +77,6 @@ class Verdicts:
         except QUEUE_ERRORS as error:
             # The queue could not take the decision. The batch stays and is sent again, which is
             # safe.
-            self._log.error("the queue refused a change: %s", error)
             self._failed(reply, f"the queue refused a change: {error}")
             return False
 
@@ -139,9 +138,17 @@ class Verdicts:
             self._server_time.learn(ack.server_time_ms)
         losses = {DropReason.TOO_OLD: request.too_old, DropReason.REFUSED: ack.dropped_points}
         with self._backlog.lock:
-            self._books.settle([self._backlog.remove(key) for key in request.keys], losses)
+            removed: list[Key] = []
+            try:
+                for key in request.keys:
+                    removed.append(self._backlog.remove(key))  # noqa: PERF401 - see below
+            finally:
+                # What left the queue was delivered, also when the disk then refused the next one.
+                self._books.settle(removed, losses)
             if request.suspect is not None:
-                self._set_aside(request.suspect, "odd answers to it alone, its successor accepted")
+                self._set_aside(
+                    request.suspect, "odd answers to it alone, its successor accepted", reply
+                )
         self._suspicion.clear()
         self._resent = None
         self._planner.group_max = min(READ_ENTRIES_MAX, self._planner.group_max * 2)
@@ -160,13 +167,16 @@ class Verdicts:
         if ack.dropped_points:
             codes = sorted({fault.code for fault in ack.rejected})
             self._log.warning(
-                "the collector refused %d points: %s", ack.dropped_points, ", ".join(codes)
+                "the collector refused %d points: %s",
+                ack.dropped_points,
+                ", ".join(codes),
+                extra={"seq": ack.ack_seq, "request_id": reply.request_id},
             )
 
     def _fault(self, request: Request, reply: Reply, reason: DropReason) -> None:
         """The content is at fault: look for the batch, and drop it when it was alone."""
         if len(request.keys) > 1:
-            self._planner.group_max = max(1, len(request.keys) // 2)
+            self._smaller(request, reply)
             return
         self._suspicion.clear()
         self._resent = None
@@ -187,24 +197,45 @@ class Verdicts:
         if len(request.keys) > 1 or request.points > 1:
             self._ceilings.refused(len(request.body), self._clock.monotonic())
         if len(request.keys) > 1:
-            self._planner.group_max = max(1, len(request.keys) // 2)
+            self._smaller(request, reply)
             return
         self._suspicion.clear()
         # Else the halves would be merged again, and refused again.
         self._planner.group_max = 1
         if self._planner.split(request.keys[0], request.batch):
+            self._log.info(
+                "a batch was too large for the collector, its halves are sent: %s",
+                _describe(reply),
+                extra={"seq": request.batch.seq, "request_id": reply.request_id},
+            )
             return
         if reply.code is None:
             # Someone on the way said it, who may be wrong: the point is kept where it can be found.
             with self._backlog.lock:
-                self._set_aside(request.keys[0], "too large for something on the way")
+                self._set_aside(request.keys[0], "too large for something on the way", reply)
             return
         self._fault(request, reply, DropReason.TOO_LARGE)
+
+    def _smaller(self, request: Request, reply: Reply) -> None:
+        """Send fewer batches in one request, until the one at fault is alone."""
+        self._planner.group_max = max(1, len(request.keys) // 2)
+        self._log.info(
+            "the collector did not take %d batches in one request, it gets half of them: %s",
+            len(request.keys),
+            _describe(reply),
+            extra={"seq": request.batch.seq, "request_id": reply.request_id},
+        )
 
     def _resend_as_gzip(self, request: Request, reply: Reply) -> None:
         if len(request.keys) == 1 and self._resent == request.keys[0]:
             self._fault(request, reply, DropReason.UNSUPPORTED_ENCODING)
             return
+        self._log.info(
+            "the collector does not read the coding %s, the batch is sent once more: %s",
+            request.coding,
+            _describe(reply),
+            extra={"seq": request.batch.seq, "request_id": reply.request_id},
+        )
         self._planner.coding = GZIP
         self._planner.group_max = 1
         self._resent = request.keys[0]
@@ -223,9 +254,13 @@ class Verdicts:
             retry_after_seconds=reply.retry_after_seconds,
         )
 
-    def _set_aside(self, key: Key, reason: str) -> None:
+    def _set_aside(self, key: Key, reason: str, reply: Reply) -> None:
         self._books.drop(self._backlog.set_aside(key), DropReason.QUARANTINED)
-        self._log.error("a batch was set aside in quarantine: %s", reason, extra={"id": key.id})
+        self._log.error(
+            "a batch was set aside in quarantine: %s",
+            reason,
+            extra={"id": key.id, "request_id": reply.request_id},
+        )
 
     def _failed(self, reply: Reply, reason: str) -> None:
         self._back_off(reason, reply.request_id, reply.retry_after_seconds)
