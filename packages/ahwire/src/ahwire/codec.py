@@ -3,8 +3,8 @@
 A body has one coding, `gzip` (RFC 1952) or `zstd` (RFC 8878); absent, empty and `identity` mean
 none. A gzip body may have several members and a zstd body several frames, one behind the other,
 all of them inside one limit; anything else behind the end is refused. Input goes through the
-inflater in small slices, so that a bomb stops at most 2 MiB past the limit, and a body of a
-million empty members costs time in proportion to its length only.
+inflater in slices that become little enough, so that a bomb stops at most some 2 MiB past the
+limit, and a body of a million empty members costs time in proportion to its length only.
 """
 
 import zlib
@@ -14,6 +14,7 @@ from typing import Protocol
 
 import attrs
 
+from ahwire._zstd_pace import ZstdPace
 from ahwire.errors import BadBodyError, TooLargeError, UnsupportedEncodingError
 
 __all__ = [
@@ -31,16 +32,18 @@ _SPOKEN = "gzip, zstd"
 
 _GZIP_WBITS = 31
 _GZIP_LEVEL = 6
-# What one byte of input can become at most: 258 bytes for 2 bits of deflate, and 128 KiB for the 4
-# bytes of the smallest zstd block.
+# What one byte of input can become at most: 258 bytes for 2 bits of deflate.
 _GZIP_GAIN = 1032
-_ZSTD_GAIN = 32 << 10
 _OVERSHOOT_BYTES_MAX = 2 << 20
 # Keeps small what one call gives, and what is copied behind each of many small members.
 _SLICE_BYTES_MAX = 2 << 10
 _ZSTD_LEVEL = 3
 # The largest window that RFC 8878 asks every decoder to take.
 _ZSTD_WINDOW_BYTES_MAX = 8 << 20
+
+
+_Pace = Callable[[bytes, int, int], int]
+"""(chunk, start, room) to the end of the slice that may go in next."""
 
 
 class _Inflater(Protocol):
@@ -55,11 +58,11 @@ class _Inflater(Protocol):
 
 @attrs.frozen
 class _Coding:
-    """How a coding is inflated: what makes a member's inflater, its error, what a byte can give."""
+    """How one body is inflated: what makes a member's inflater, its error, its pace."""
 
     begin: Callable[[], _Inflater]
     error: type[Exception]
-    gain: int
+    pace: _Pace
 
 
 def compress(data: bytes, coding: str = GZIP) -> bytes:
@@ -125,7 +128,7 @@ class Decompressor:
         while start < len(chunk):
             # Half of what is still allowed bounds how much may go in at once.
             room = max(self._left // 2, _OVERSHOOT_BYTES_MAX)
-            end = start + min(room // self._coding.gain, _SLICE_BYTES_MAX)
+            end = self._coding.pace(chunk, start, room)
             self._feed_slice(self._coding, chunk[start:end], plain)
             start = end
         return b"".join(plain)
@@ -172,14 +175,18 @@ def _coding_name(coding: str | None) -> str:
 
 
 def _gzip() -> _Coding:
-    return _Coding(lambda: zlib.decompressobj(_GZIP_WBITS), zlib.error, _GZIP_GAIN)
+    return _Coding(lambda: zlib.decompressobj(_GZIP_WBITS), zlib.error, _gzip_pace)
+
+
+def _gzip_pace(_chunk: bytes, start: int, room: int) -> int:
+    return start + min(room // _GZIP_GAIN, _SLICE_BYTES_MAX)
 
 
 def _zstd() -> _Coding:
     library = _zstandard()
     # One decompressor serves all frames of a body: one each would cost more than the inflating.
     decompressor = library.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
-    return _Coding(decompressor.decompressobj, library.ZstdError, _ZSTD_GAIN)
+    return _Coding(decompressor.decompressobj, library.ZstdError, ZstdPace().end)
 
 
 def _zstandard() -> ModuleType:
