@@ -119,10 +119,11 @@ class Line:
     def leave(self, group: Sequence[Commit]) -> None:
         """Stop leading: wake those who were written for, and let the first who waits lead."""
         self._led = False
-        with contextlib.suppress(IndexError):
-            head = self._waiting[0]
-            self._led = True
-            head.ring()
+        if self._waiting:
+            with contextlib.suppress(IndexError):  # somebody else took it at the same moment
+                head = self._waiting[0]
+                self._led = True
+                head.ring()
         for commit in group:
             commit.ring()
 
