@@ -11,11 +11,11 @@ PUBLIC = {
         "WAL", "Agent", "AgentConfig", "AgentRevokedError", "AgentState", "AgentStatus",
         "AhwalError", "AlreadyEnrolledError", "Appended", "BusyError", "Client", "Collector",
         "ConfigError", "CredentialsError", "DeliveryState", "DropReason", "EnrolError",
-        "EnrolRefusedError", "EnrolTemporaryError", "Enqueued", "Entry", "EntryTooLargeError", "MemoryQueue",
-        "NotEnrolledError", "Queue", "QueueClosedError", "QueueError", "Sample", "Sender",
-        "SenderStatus", "Stats", "TokenError", "TransportError", "WALClosedError", "WALError",
-        "WALFormatError", "WALLockedError", "WALOpenError", "WALReadError", "WALWriteError",
-        "enroll",
+        "EnrolRefusedError", "EnrolTemporaryError", "Enqueued", "Entry", "EntryTooLargeError",
+        "MemoryQueue", "NotEnrolledError", "Queue", "QueueClosedError", "QueueError", "Sample",
+        "Sender", "SenderStatus", "Stats", "TokenError", "TransportError", "WALClosedError",
+        "WALError", "WALFormatError", "WALLockedError", "WALOpenError", "WALReadError",
+        "WALWriteError", "enroll",
     ],
     "ahwal.agent": [
         "Agent", "AgentConfig", "AgentState", "AgentStatus", "Collect", "Collector",
@@ -23,6 +23,8 @@ PUBLIC = {
     ],
     "ahwal.cli": ["ExitCode", "main"],
     "ahwal.host": ["collectors", "inventory"],
+    "ahwal.opentelemetry": ["DEFAULT_RESOURCE_LABELS", "AhwalMetricExporter", "Refused"],
+    "ahwal.prometheus": ["RegistryCollector", "collector"],
     "ahwal.queue": ["DropReason", "Entry", "MemoryQueue", "Queue", "Stats"],
     "ahwal.sender": [
         "Appended", "DeliveryState", "DropReason", "Enqueued", "Sender", "SenderStatus",
@@ -54,7 +56,8 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_importing_the_package_loads_no_heavy_library():
     code = (
         "import sys, ahwal;"
-        "print([m for m in ('httpx', 'httpcore', 'psutil', 'yaml', 'anyio', 'google.protobuf')"
+        "print([m for m in ('httpx', 'httpcore', 'psutil', 'yaml', 'anyio', 'google.protobuf',"
+        " 'opentelemetry', 'prometheus_client')"
         " if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
