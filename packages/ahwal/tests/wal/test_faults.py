@@ -219,11 +219,12 @@ def test_an_unreadable_segment_is_left_alone():
     ids = [wal.append(b"%d" % n * 30) for n in range(4)]
     disk.kill_process()
     last = seg_names(disk)[-1]
-    disk.fail("read", errno.EIO, name_part=last)
+    disk.fail("read", errno.EIO, times=10**6, name_part=last)
     with open_simulated(disk) as wal:
         assert wal.recovery.ignored_names == (last,)
         assert len(data_of(wal)) == 3
         assert wal.append(b"x") > ids[-1]
+    disk.heal()
     with open_simulated(disk) as wal:
         assert len(data_of(wal)) == 5
 

@@ -14,6 +14,7 @@ from ahwal.wal._quarantine import Quarantine
 from ahwal.wal._reader import Reader
 from ahwal.wal._recovery import Found, RecoveryReport, check_format, examine
 from ahwal.wal._repair import prepare_directory, settle_last_segment
+from ahwal.wal._segment import segment_name
 from ahwal.wal._storage import Lock, Storage
 from ahwal.wal._writer import SegmentWriter
 from ahwire import Clock
@@ -77,7 +78,9 @@ def _connect(
         fit = settle_last_segment(storage, quarantine, last, logger)
         found.index.segment_bytes -= before - last.size_bytes
         # Records must not get ids above those of a later segment that cannot be read just now.
-        if fit and not any(name > last.name for name in found.report.ignored_names):
+        if fit and not any(
+            name > segment_name(last.last_id) for name in found.report.ignored_names
+        ):
             writer.resume(last)
     journal = JournalFile(
         storage, storage.size(_journal.NAME) or 0, whole=not found.journal.bad_lines

@@ -144,6 +144,8 @@ class Index:
         self.mark_done(put.old)
         base = self._places.get(put.old, (put.old,))
         for record_id in put.new:
+            if record_id in self._places:
+                continue  # a journal that contradicts itself: the first line counts
             self._places[record_id] = place = (*base, record_id)
             if self.find(record_id) is not None:
                 insort(self._placed, place)

@@ -16,13 +16,15 @@ from ahwal.wal._journal import Journal
 from ahwal.wal._record import HEADER_BYTES, read_header
 from ahwal.wal._scan import is_zeros, scan
 from ahwal.wal._segment import Segment, first_id_of
-from ahwal.wal._storage import File, Storage, read_whole
+from ahwal.wal._storage import File, Storage, open_read, read_whole
 
 FORMAT_NAME = "format"
 FORMAT = b"1"
 _FORMAT_BYTES_MAX = 64
 # Ids that a segment which cannot be read may have used.
 _UNREADABLE_IDS = 2**20
+# Nobody lives to append so many.
+_REACHABLE_IDS = 2**40
 
 
 @attrs.frozen(kw_only=True)
@@ -133,7 +135,9 @@ def examine(storage: Storage, logger: Logger) -> Found:
     times = [time for segment in segments if (time := segment.newest_unix_ms()) is not None]
     return Found(
         index=index,
-        next_id=max(checkpoint.watermark, largest_id, journal.largest_id, unreadable_id) + 1,
+        next_id=_free_id(
+            max(checkpoint.watermark, largest_id, journal.largest_id, unreadable_id) + 1, segments
+        ),
         checkpoint=attrs.evolve(checkpoint, readable=believed),
         journal=journal,
         newest_unix_ms=max(times, default=None),
@@ -157,7 +161,8 @@ def _read_segments(storage: Storage, logger: Logger) -> tuple[Index, list[str], 
     index = Index()
     ignored: list[str] = []
     unreadable_id = torn_bytes = 0
-    names = sorted(name for name in storage.list() if first_id_of(name) is not None)
+    names = [name for name in storage.list() if first_id_of(name) is not None]
+    names.sort(key=lambda name: (_first_id(storage, name), name))
     for name in names:
         try:
             size = storage.size(name)
@@ -182,6 +187,32 @@ def _read_segments(storage: Storage, logger: Logger) -> tuple[Index, list[str], 
             continue
         index.add_segment(segment)
     return index, ignored, unreadable_id, torn_bytes
+
+
+def _first_id(storage: Storage, name: str) -> int:
+    """The first id in a segment, which is in its name unless the name lies."""
+    named = int(name[:16], 16)
+    size = storage.size(name)
+    try:
+        if size:
+            with open_read(storage, name) as file:
+                head = file.read(0, HEADER_BYTES)
+                if len(head) < HEADER_BYTES or read_header(head).id != named:
+                    segment = scan(file, name, size, last_id=0)
+                    return segment.record_id(0) if len(segment) else named
+    except OSError:
+        # Said when it is read in its turn.
+        pass
+    return named
+
+
+def _free_id(next_id: int, segments: tuple[Segment, ...]) -> int:
+    """The first id from `next_id` on whose segments come to no name of one that holds records."""
+    for name in sorted(segment.name for segment in segments if len(segment)):
+        named = int(name[:16], 16)
+        if next_id <= named < next_id + _REACHABLE_IDS:
+            next_id = named + 1
+    return next_id
 
 
 def _torn_bytes(file: File, segment: Segment) -> int:

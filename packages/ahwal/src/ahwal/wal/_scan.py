@@ -106,22 +106,38 @@ class _Scanner:
 
     def _next(self, offset: int, last_id: int) -> int:
         """Where the first record behind the damage at `offset` begins, or the file ends."""
-        begin = offset + 1
-        head = self._window.get(offset, HEADER_BYTES)
-        header = read_header(head) if len(head) == HEADER_BYTES else None
-        if header is not None and 1 <= header.length_bytes <= PAYLOAD_BYTES_MAX:
-            end = offset + HEADER_BYTES + header.length_bytes
-            leads_on = (
-                end == self._size
-                or self._valid(end, last_id) is not None
-                or self._holds(offset, header)  # and its id is wrong
-            )
-            before = max(last_id, (first_id_of(self._segment.name) or 1) - 1)
-            if leads_on or before < header.id <= before + _NEAR_IDS:
-                limit = end if leads_on else self._size
-                begin = self._end_of_payload(offset, header, limit, last_id) or end
-        found = (c for c in self._candidates(begin) if self._is_start(c, last_id))
+        while (end := self._end(offset, last_id)) is not None:
+            if end >= self._size or self._valid(end, last_id) is not None:
+                return min(end, self._size)
+            offset = end
+        found = (c for c in self._candidates(offset + 1) if self._is_start(c, last_id))
         return next(found, self._size)
+
+    def _end(self, offset: int, last_id: int) -> int | None:
+        """Where the damaged record at `offset` ends; None when nothing tells."""
+        head = self._window.get(offset, HEADER_BYTES)
+        if len(head) < HEADER_BYTES or self._search_bytes_left < 0:
+            return None
+        header = read_header(head)
+        end = offset + HEADER_BYTES + header.length_bytes
+        possible = 1 <= header.length_bytes <= PAYLOAD_BYTES_MAX
+        leads_on = possible and (self._leads_on(end, last_id) or self._holds(offset, header))
+        if not leads_on and not self._is_near(header.id, last_id):
+            return None
+        limit = end if leads_on else self._size
+        proven = self._end_of_payload(offset, header, limit, last_id)
+        return proven or (end if possible else None)
+
+    def _leads_on(self, end: int, last_id: int) -> bool:
+        """Whether what stands at `end` is what may stand behind a record."""
+        if end >= self._size:
+            return end == self._size
+        return self._valid(end, last_id) is not None or not any(self._window.get(end, HEADER_BYTES))
+
+    def _is_near(self, record_id: int, last_id: int) -> bool:
+        """Whether an id is one that may well stand here, so that damage hardly made it."""
+        named = (first_id_of(self._segment.name) or 1) - 1
+        return any(before < record_id <= before + _NEAR_IDS for before in (last_id, named))
 
     def _is_start(self, offset: int, last_id: int) -> bool:
         return self._search_bytes_left >= 0 and self._valid(offset, last_id) is not None
@@ -136,6 +152,7 @@ class _Scanner:
                 piece = self._window.get(at, min(_WINDOW_BYTES, end - at))
                 crc = google_crc32c.extend(crc, piece)
                 at += len(piece)
+                self._search_bytes_left -= len(piece)
             if crc == header.crc:
                 return end
         return None

@@ -5,12 +5,13 @@ record whose write or sync failed may be on the medium all the same; if its id w
 the later record would look like a repetition and be skipped by recovery.
 """
 
+import errno
 from collections.abc import Callable, Sequence
 from logging import Logger
 
 from ahwal.wal._index import Index
 from ahwal.wal._quarantine import Quarantine
-from ahwal.wal._record import HEADER_BYTES, encode
+from ahwal.wal._record import HEADER_BYTES, ID_MAX, encode
 from ahwal.wal._segment import Segment, segment_name
 from ahwal.wal._storage import File, Storage, write_all
 
@@ -76,6 +77,9 @@ class SegmentWriter:
         Raises:
             OSError: None of them is in the queue.
         """
+        if self.next_id + len(payloads) > ID_MAX:
+            # Only a record that nobody here wrote leads so far.
+            raise OSError(errno.EOVERFLOW, "the ids are used up: begin in another directory")
         ids: list[int] = []
         try:
             while True:
