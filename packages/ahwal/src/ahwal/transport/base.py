@@ -66,7 +66,7 @@ class MetricsTransport(Protocol):
 
         Raises:
             TransportError: No whole answer came: name look-up, connection, TLS, time limit, cut
-            body.
+                body.
         """
         ...
 
