@@ -182,6 +182,8 @@ def nested(depth):
         ({"a": {1, 2}}, "holds a value of type set"),
         ({"a": b"x"}, "holds a value of type bytes"),
         ({1: "x"}, "has the key 1; keys are strings"),
+        ({"a": 10**5000}, "holds an integer of thousands of digits"),
+        ({10**5000: "a"}, "has the key <an integer>; keys are strings"),
     ],
 )
 def test_payload_that_is_no_json_is_refused(payload, reason):

@@ -27,18 +27,25 @@ JSON_DEPTH_MAX = 32
 _JSON_SCALARS = frozenset({str, int, float, bool, type(None)})
 _INT64_MAX = (1 << 63) - 1
 _SHOWN_CHARS = 80
+_INTEGER_BITS_MAX = 12_000
 _HEX64 = re.compile(r"[0-9a-f]{64}")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TOKEN = re.compile(r"[!-~]+")
 _DURATION = re.compile(
     r"P(?=[0-9T])(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]+)?S)?)?"
 )
+_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def shown(value: object) -> str:
     """A value for an error message, cut to a line."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):
+        # Nested nearly as deep as the stack, or an integer of more digits than Python writes.
+        return f"<{type_name(value)}>"
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 
@@ -67,7 +74,7 @@ def _text(attribute: "attrs.Attribute[Any]", value: object, chars_max: int) -> s
         raise _fail(attribute, f"expected a string, got {type_name(value)}")
     if len(value) > chars_max:
         raise _fail(attribute, f"has {len(value)} characters; at most {chars_max} are taken")
-    if not value.isascii() and _SURROGATE.search(value):
+    if not is_utf8(value):
         raise _fail(attribute, "holds half of a surrogate pair, which UTF-8 cannot carry")
     return value
 
@@ -76,6 +83,8 @@ def text(chars_min: int = 1, chars_max: int = NAME_CHARS_MAX) -> Validator:
     """A string of so many characters, without lone surrogates."""
 
     def check(_instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
+        if type(value) is str and chars_min <= len(value) <= chars_max and value.isascii():
+            return  # nearly all are
         if len(_text(attribute, value, chars_max)) < chars_min:
             raise _fail(attribute, "is empty; it must have a value")
 
@@ -104,15 +113,24 @@ def token(_instance: object, attribute: "attrs.Attribute[Any]", value: object) -
         raise _fail(attribute, "is no token; one has 1 to 1,024 visible ASCII characters")
 
 
-def ip_address(_instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
-    """An IPv4 or IPv6 address as text; no leading zeros, no prefix length."""
+def is_ip_address(address: str) -> bool:
+    """Whether the text is an IPv4 or IPv6 address."""
+    if _IPV4.fullmatch(address):
+        return True
     import ipaddress  # noqa: PLC0415  # slow to import, and few users need it
 
-    address = _text(attribute, value, NAME_CHARS_MAX)
     try:
         ipaddress.ip_address(address)
-    except ValueError as error:
-        raise _fail(attribute, f"{shown(value)} is no IPv4 or IPv6 address") from error
+    except ValueError:
+        return False
+    return True
+
+
+def ip_address(_instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
+    """An IPv4 or IPv6 address as text; no leading zeros, no prefix length."""
+    address = _text(attribute, value, NAME_CHARS_MAX)
+    if not is_ip_address(address):
+        raise _fail(attribute, f"{shown(value)} is no IPv4 or IPv6 address")
 
 
 def duration(_instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
@@ -275,13 +293,47 @@ def json_object(_instance: object, attribute: "attrs.Attribute[Any]", value: obj
     _check_json(attribute, value, JSON_DEPTH_MAX)
 
 
+def is_name(value: object) -> bool:
+    """Whether `text()` takes the value."""
+    return type(value) is str and 0 < len(value) <= NAME_CHARS_MAX and is_utf8(value)
+
+
+def is_utf8(value: str) -> bool:
+    """Whether UTF-8 can carry the text: no half of a surrogate pair is in it."""
+    return value.isascii() or not _SURROGATE.search(value)
+
+
+def is_json(value: object, depth_left: int = JSON_DEPTH_MAX) -> bool:
+    """Whether `json_object` takes what a JSON parser made, or what stands in it."""
+    if depth_left < 0:
+        return False
+    kind = type(value)
+    if kind is str:
+        return is_utf8(value)  # type: ignore[arg-type]  # kind is str
+    if kind is dict:
+        for key, item in value.items():  # type: ignore[attr-defined]  # noqa: SIM110 - kind is dict; a loop is twice as fast
+            if not (is_utf8(key) and is_json(item, depth_left - 1)):
+                return False
+        return True
+    if kind is list:
+        for item in value:  # type: ignore[attr-defined]  # noqa: SIM110 - kind is list; as above
+            if not is_json(item, depth_left - 1):
+                return False
+        return True
+    if kind is float:
+        return math.isfinite(value)  # type: ignore[arg-type]  # kind is float
+    return kind is not int or is_short_integer(value)  # type: ignore[arg-type]  # kind is int
+
+
+def is_short_integer(value: int) -> bool:
+    """Whether every reader of JSON in Python takes the integer; it reads 4,300 digits at most."""
+    return value.bit_length() <= _INTEGER_BITS_MAX
+
+
 def _check_json(attribute: "attrs.Attribute[Any]", value: object, depth_left: int) -> None:
     if depth_left < 0:
         raise _fail(attribute, f"is nested deeper than {JSON_DEPTH_MAX}")
-    kind = type(value)
-    if kind is str:
-        _text(attribute, value, 1 << 24)
-    elif isinstance(value, dict):
+    if isinstance(value, dict):
         for key, item in value.items():
             if type(key) is not str:
                 raise _fail(attribute, f"has the key {shown(key)}; keys are strings")
@@ -290,11 +342,20 @@ def _check_json(attribute: "attrs.Attribute[Any]", value: object, depth_left: in
     elif isinstance(value, list):
         for item in value:
             _check_json(attribute, item, depth_left - 1)
-    elif kind is float:
-        if not math.isfinite(value):  # type: ignore[arg-type]  # kind is float
-            raise _fail(attribute, f"holds {value!r}, which JSON cannot carry")
-    elif kind is not int and kind is not bool and value is not None:
+    else:
+        _check_scalar(attribute, value)
+
+
+def _check_scalar(attribute: "attrs.Attribute[Any]", value: object) -> None:
+    kind = type(value)
+    if kind not in _JSON_SCALARS:
         raise _fail(attribute, f"holds a value of type {kind.__name__}, which JSON cannot carry")
+    if isinstance(value, str):
+        _text(attribute, value, 1 << 24)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise _fail(attribute, f"holds {value!r}, which JSON cannot carry")
+    elif isinstance(value, int) and not is_short_integer(value):
+        raise _fail(attribute, "holds an integer of thousands of digits, which few can read")
 
 
 def mapping(check_key: Validator, check_value: Validator, most: int) -> Validator:

@@ -18,7 +18,17 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import MappingProxyType, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    NoReturn,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 import attrs
 
@@ -30,6 +40,7 @@ if TYPE_CHECKING:
     from cattrs import Converter
 
 Hook = Callable[[Any, Any], Any]
+Contract = TypeVar("Contract", bound="JsonContract")
 
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt](?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,18})?"
@@ -41,7 +52,12 @@ ALWAYS_SENT = "ahwire.always_sent"
 
 
 class JsonContract:
-    """A value with a JSON form. Subclasses are attrs classes."""
+    """A value with a JSON form. Subclasses are attrs classes.
+
+    One that is decoded very often may have a static method `_json_accept(document)`: it gives the
+    value of an object that plainly keeps the contract, and None for any other, which then goes the
+    long way that finds the field at fault.
+    """
 
     __slots__ = ()
 
@@ -62,7 +78,8 @@ class JsonContract:
         document = _parse(data, cls._json_bytes_max)
         if cls._json_may_be_wrapped:
             document = _unwrap(document, cls)
-        value: Self = _converter().structure(document, cls)
+        kind: Any = cls
+        value: Self = _hook(kind)(document, kind)
         return value
 
     def to_json(self) -> bytes:
@@ -114,6 +131,12 @@ def join_path(name: str, rest: str) -> str:
 
 
 @functools.cache
+def _hook(cls: type) -> Hook:
+    """What structures a class; found once, since the converter looks for it anew each time."""
+    return _converter().get_structure_hook(cls)
+
+
+@functools.cache
 def _converter() -> "Converter":
     from cattrs import Converter  # noqa: PLC0415  # slow to import
 
@@ -155,6 +178,28 @@ def _is_union_of_contracts(kind: Any) -> bool:
     return get_origin(kind) in {Union, UnionType} and all(attrs.has(arg) for arg in get_args(kind))
 
 
+def accept_time(value: object) -> datetime | None:
+    """The time in UTC when the value is a plain one; None leaves it to `_structure_time`."""
+    if type(value) is not str or not _TIME.fullmatch(value):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def build_accepted(cls: type[Contract], values: Mapping[str, object]) -> Contract:
+    """A value of an attrs class from values that its converters and checks would pass as they are.
+
+    Building one in the usual way takes longer than to parse its JSON, most of it for those checks.
+    """
+    value = object.__new__(cls)
+    for name, item in values.items():
+        object.__setattr__(value, name, item)
+    return value
+
+
 def _structure_time(value: Any, _kind: Any) -> datetime:
     """RFC 3339 to a datetime; digits beyond microseconds are cut off."""
     if type(value) is not str:
@@ -174,12 +219,15 @@ def _unstructure_time(value: datetime) -> str:
 
 
 def _structure_enum(value: Any, kind: Any) -> Any:
-    try:
-        return kind(value)
-    except ValueError:
-        allowed = ", ".join(kind)
-        reason = f"{shown(value)} is not one of: {allowed}"
-        raise DecodeError(field="", reason=reason) from None
+    # Only text is looked up: an enum shows in its error what it was asked for, however deep it is.
+    if type(value) is str:
+        try:
+            return kind(value)
+        except ValueError:
+            pass
+    allowed = ", ".join(kind)
+    what = shown(value) if type(value) is str else type_name(value)
+    raise DecodeError(field="", reason=f"{what} is not one of: {allowed}")
 
 
 def _tuple_hook(converter: "Converter", item_kind: Any) -> Hook:
@@ -211,9 +259,15 @@ def _class_hook(converter: "Converter", cls: Any) -> Hook:
     build = make_dict_structure_fn(cls, converter, **named)
     aliases: Mapping[str, str] = cls._json_aliases  # the class is a JsonContract
 
+    # Its own, not one that it inherits: that makes values of its base.
+    accept = cls.__dict__.get("_json_accept")
+    at_once: Callable[[Any], Any] | None = accept.__func__ if accept is not None else None
+
     def structure(value: Any, kind: Any) -> Any:
         if type(value) is not dict:
             raise DecodeError(field="", reason=f"expected an object, got {type_name(value)}")
+        if at_once is not None and (accepted := at_once(value)) is not None:
+            return accepted
         document = (
             {aliases.get(key, key): item for key, item in value.items()} if aliases else value
         )

@@ -7,7 +7,7 @@ Times are aware datetimes in UTC. Event types are open: one that is not known he
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum, unique
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import attrs
 from attrs import field
@@ -16,7 +16,7 @@ from attrs.validators import optional
 from ahwire import _fields as check
 from ahwire import limits
 from ahwire._fields import JsonValue
-from ahwire._json import ALWAYS_SENT, JsonContract
+from ahwire._json import ALWAYS_SENT, JsonContract, accept_time, build_accepted
 from ahwire.errors import DecodeError
 
 __all__ = [
@@ -47,6 +47,9 @@ class Severity(StrEnum):
     LOW = "low"
     MIDDLE = "middle"
     HIGH = "high"
+
+
+_SEVERITIES = {each.value: each for each in Severity}
 
 
 @unique
@@ -119,6 +122,40 @@ class IncidentEvent(JsonContract):
     payload: Mapping[str, JsonValue] = field(
         factory=dict, converter=check.as_json, validator=check.json_object, hash=False
     )
+
+    @staticmethod
+    def _json_accept(document: Mapping[str, Any]) -> "IncidentEvent | None":
+        get = document.get
+        event_id, tenant_id, event_type = get("event_id"), get("tenant_id"), get("event_type")
+        occurred_at = accept_time(get("occurred_at"))
+        severity = get("severity")
+        address, host, payload = get("ip_address"), get("host"), document.get("payload", {})
+        if (
+            occurred_at is not None
+            and type(severity) is str
+            and severity in _SEVERITIES
+            and check.is_name(event_id)
+            and check.is_name(tenant_id)
+            and check.is_name(event_type)
+            and (address is None or (check.is_name(address) and check.is_ip_address(address)))
+            and (host is None or check.is_name(host))
+            and type(payload) is dict
+            and check.is_json(payload)
+        ):
+            return build_accepted(
+                IncidentEvent,
+                {
+                    "event_id": event_id,
+                    "tenant_id": tenant_id,
+                    "occurred_at": occurred_at,
+                    "severity": _SEVERITIES[severity],
+                    "event_type": event_type,
+                    "ip_address": address,
+                    "host": host,
+                    "payload": payload,
+                },
+            )
+        return None
 
 
 @attrs.frozen(kw_only=True)
