@@ -1,15 +1,17 @@
 """Samples that the host's own threads hand to an agent that runs."""
 
 import os
+import signal
 import threading
 import time
 import warnings
 
 import anyio
+import attrs
 import pytest
 from anyio import to_thread
 
-from ahwal import Agent, AgentState, Sample, WALWriteError
+from ahwal import Agent, AgentState, MemoryQueue, Sample, Sender, WALWriteError
 from ahwal.agent._disk import open_wal
 from ahwal.testing import refuse
 from ahwire.agent_pb2 import MetricsBatch
@@ -48,6 +50,13 @@ def test_they_are_on_disk_when_the_call_returns_and_keep_their_time(config, coll
     assert law(agent.status().sender)
 
 
+def test_they_are_sent_at_once_and_not_with_the_next_cycle(config, collector):
+    with make_agent(attrs.evolve(config, interval_seconds=300)) as agent:
+        agent.enqueue([Sample("handed", 7)])
+        collector.wait_for(1)
+        assert agent.status().cycles == 0
+
+
 @pytest.mark.anyio
 async def test_an_agent_in_an_event_loop_takes_them_from_threads_and_from_the_loop(
     config, collector
@@ -65,6 +74,20 @@ async def test_an_agent_in_an_event_loop_takes_them_from_threads_and_from_the_lo
         assert await to_thread.run_sync(agent.flush, 5.0)
         agent.stop()
     assert {("from_thread", at, 1.0), ("from_loop", at, 2.0)} <= set(points(collector))
+
+
+def test_a_large_batch_is_not_overtaken_by_one_with_a_higher_number():
+    """The newest entry has the largest number: the next process goes on from there."""
+    queue = MemoryQueue(max_bytes=1 << 24)
+    sender = Sender(queue=queue, transport=None)
+    large = [Sample("large", n, {"n": str(n)}) for n in range(3000)]
+    thread = threading.Thread(target=lambda: [sender.append(large) for _ in range(3)])
+    thread.start()
+    while thread.is_alive():
+        sender.append([Sample("small", 1)])
+    thread.join()
+    numbers = [MetricsBatch.FromString(e.data).seq for e in queue.peek(100_000, 1 << 30)]
+    assert numbers == sorted(set(numbers))
 
 
 def test_many_threads_at_once_lose_nothing_and_use_no_number_twice(config, collector):
@@ -159,13 +182,15 @@ def test_a_forked_child_takes_nothing(config):
             warnings.simplefilter("ignore", DeprecationWarning)  # threads and fork
             child = os.fork()
         if child == 0:
+            signal.alarm(5)  # a child that hangs ends here, and has then written nothing
             try:
                 taken = agent.enqueue([Sample("child", 1)], timeout_seconds=0.1).points
                 os.write(write, str(taken).encode())
             finally:
                 os._exit(0)
-        os.waitpid(child, 0)
-        assert os.read(read, 10) == b"0"
-        assert agent.enqueue([Sample("parent", 2)]).on_disk
-        os.close(read)
         os.close(write)
+        told = os.read(read, 10)
+        os.close(read)
+        os.waitpid(child, 0)
+        assert told == b"0"
+        assert agent.enqueue([Sample("parent", 2)]).on_disk
