@@ -197,7 +197,10 @@ async def test_retry_after_is_obeyed_within_an_hour_and_never_believed_blindly(
     [
         ScriptedAnswer(status=204),
         ScriptedAnswer(status=206),
+        ScriptedAnswer(status=301, headers={"Location": "/elsewhere"}),
         ScriptedAnswer(status=302, headers={"Location": "/elsewhere"}),
+        ScriptedAnswer(status=307, headers={"Location": "/elsewhere"}),
+        ScriptedAnswer(status=308, headers={"Location": "/elsewhere"}),
         ScriptedAnswer(status=304),
         ScriptedAnswer(status=200, headers={"Content-Type": "text/html"}, body=b"<html>log in"),
         ScriptedAnswer(status=202, headers={"Content-Type": "application/x-protobuf"}),
@@ -205,7 +208,20 @@ async def test_retry_after_is_obeyed_within_an_hour_and_never_believed_blindly(
         ScriptedAnswer(status=404),
         refuse(409, "already_enrolled"),
     ],
-    ids=["204", "206", "302", "304", "portal", "empty", "other seq", "404", "409"],
+    ids=[
+        "204",
+        "206",
+        "301",
+        "302",
+        "307",
+        "308",
+        "304",
+        "portal",
+        "empty",
+        "other seq",
+        "404",
+        "409",
+    ],
 )
 async def test_what_is_no_acknowledgement_keeps_the_batch(rig, answer):
     # W25, and every status outside the table.
@@ -258,6 +274,15 @@ async def test_a_refused_connection_keeps_the_batch(rig):
         await rig.tick()
     assert rig.status.queued_batches == 1
     assert rig.sender.state is DeliveryState.BACKOFF
+
+
+async def test_of_two_retry_after_headers_the_longer_wait_counts(rig):
+    # W18.
+    headers = {"Retry-After": "60", "retry-after": "20"}
+    rig.collector.script(ScriptedAnswer(status=503, headers=headers))
+    await rig.enqueue()
+    await rig.tick()
+    assert rig.sender.due_in_seconds() == pytest.approx(60, abs=0.5)
 
 
 async def test_an_answer_over_one_mebibyte_is_refused(rig):

@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from ahwal.agent._settings import SETTINGS, Kind, Setting, show_seconds
 from ahwal.errors import ConfigError
+from ahwal.transport._token import Secret
 from ahwal.transport._url import check_collector_url, check_proxy_url
 from ahwire import limits
 
@@ -66,6 +67,7 @@ class AgentConfig:
         client_cert: PEM file with a certificate to present.
         client_key: PEM file with its key, if it is not in `client_cert`.
         allow_plain_http: Allow http:// to another machine, token in clear.
+        http2: Speak HTTP/2 where the collector offers it, if `ahwal[http2]` is installed.
         allow_short_interval: Allow intervals from 1 s, for tests and the demo.
         labels: Added to every sample that has no label of the same name.
         disabled_collectors: Names of collectors that do not run.
@@ -94,6 +96,7 @@ class AgentConfig:
     client_cert: str | None = field(default=None, converter=_optional_path)
     client_key: str | None = field(default=None, converter=_optional_path)
     allow_plain_http: bool = False
+    http2: bool = True
     allow_short_interval: bool = False
     labels: Mapping[str, str] = field(factory=dict, converter=_label_copy)
     disabled_collectors: tuple[str, ...] = field(default=(), converter=_name_tuple)
@@ -107,7 +110,7 @@ class AgentConfig:
             if self.collector_url is not None:
                 check_collector_url(self.collector_url, allow_plain_http=self.allow_plain_http)
             if self.proxy_url is not None:
-                check_proxy_url(self.proxy_url)
+                check_proxy_url(Secret(self.proxy_url))
         except ConfigError as error:
             problems.extend(error.problems)
         if not self.state_dir:

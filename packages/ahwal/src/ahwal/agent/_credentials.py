@@ -86,11 +86,12 @@ class CredentialStore:
         try:
             return _from_json(json.loads(data[: FILE_BYTES_MAX + 1]))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            # Not the error's own text: it may quote the file, and so the token.
-            raise CredentialsError(
-                f"{self.path} is damaged ({type(error).__name__}); "
-                "enrol again with `ahagent enroll --force`"
-            ) from None
+            damage = type(error).__name__
+        # Neither the error's own text nor a variable of this frame is to quote the token.
+        del data
+        raise CredentialsError(
+            f"{self.path} is damaged ({damage}); enrol again with `ahagent enroll --force`"
+        )
 
     def save(self, credentials: Credentials) -> None:
         """Replace the file; when this returns, the new one survives a power cut.

@@ -13,6 +13,7 @@ from ahwal.agent._machine import enroll_request, make_machine_id
 from ahwal.errors import (
     AlreadyEnrolledError,
     ConfigError,
+    EnrolError,
     EnrolRefusedError,
     EnrolTemporaryError,
     NotEnrolledError,
@@ -20,7 +21,7 @@ from ahwal.errors import (
     TransportError,
 )
 from ahwal.transport._answer import Answer
-from ahwal.transport._token import check_token
+from ahwal.transport._token import Secret, check_token
 from ahwal.transport._url import without_credentials
 from ahwire.agent_pb2 import EnrollResponse
 from ahwire.names import is_id
@@ -68,8 +69,10 @@ async def enroll(
     """
     if config.collector_url is None:
         raise ConfigError("collector_url is not set; enrolment needs the collector's address")
-    license_text = license_text.strip()
-    if not license_text or len(license_text) > LICENSE_CHARS_MAX:
+    # From here on no variable shows it, in case a traceback shows variables.
+    secret = Secret(license_text.strip())
+    del license_text
+    if not 0 < len(secret.reveal()) <= LICENSE_CHARS_MAX:
         raise ConfigError(f"the license is empty or over {LICENSE_CHARS_MAX} characters")
     store = CredentialStore(state_dir=config.state_dir)
     if not force and await to_thread.run_sync(_is_enrolled, store):
@@ -77,23 +80,32 @@ async def enroll(
             f"{store.path} exists: this agent is enrolled; use --force to replace its identity"
         )
     machine = await to_thread.run_sync(make_machine_id, config.state_dir)
-    request = enroll_request(license_text, machine=machine, labels=dict(config.labels))
-    async with make_client(config, config.collector_url, token=None) as client:
+    labels = dict(config.labels)
+    async with make_client(config, config.collector_url, None) as client:
         try:
-            answer, response = await client.enroll(request)
+            answer, response = await client.enroll(
+                enroll_request(secret.reveal(), machine=machine, labels=labels)
+            )
         except TransportError as error:
             raise EnrolTemporaryError(
                 f"the collector did not answer: {error}; "
                 f"is {without_credentials(config.collector_url)} the address of the ingest door?"
             ) from error
     now = datetime.fromtimestamp(wall_clock(), UTC)
-    credentials = _credentials(_granted(answer, response), machine, config.collector_url, now)
+    refusal = _refusal(answer, response)
+    if response is None or refusal is not None:
+        del response  # It may hold a token all the same.
+        raise refusal or EnrolTemporaryError("the collector's answer was empty")
+    credentials = _credentials(response, machine, config.collector_url, now)
+    del response
     await to_thread.run_sync(store.save, credentials)
     return credentials
 
 
-def make_client(config: AgentConfig, collector_url: str, token: str | None) -> "transport.Client":
-    """Build the client that the configuration describes.
+def make_client(
+    config: AgentConfig, collector_url: str, credentials: Credentials | None
+) -> "transport.Client":
+    """Build the client that the configuration describes; without credentials, one without a token.
 
     Raises:
         ConfigError: An address or a file in it is wrong.
@@ -101,7 +113,7 @@ def make_client(config: AgentConfig, collector_url: str, token: str | None) -> "
     """
     return transport.Client(
         collector_url=collector_url,
-        token=token,
+        token=None if credentials is None else Secret(credentials.agent_token),
         send_timeout_seconds=config.send_timeout_seconds,
         ca_file=config.ca_file,
         proxy_url=config.proxy_url,
@@ -109,6 +121,7 @@ def make_client(config: AgentConfig, collector_url: str, token: str | None) -> "
         client_cert=config.client_cert,
         client_key=config.client_key,
         allow_plain_http=config.allow_plain_http,
+        http2=config.http2,
     )
 
 
@@ -125,34 +138,37 @@ def _is_enrolled(store: CredentialStore) -> bool:
     return True
 
 
-def _granted(answer: Answer, response: EnrollResponse | None) -> EnrollResponse:
-    code, message = answer.error
+def _refusal(answer: Answer, response: EnrollResponse | None) -> EnrolError | None:
+    # Returned, not raised: this frame holds the answer with its token.
     if answer.status == 200:
-        if response is None:
-            raise EnrolTemporaryError("the answer was not the collector's; something is on the way")
-        missing = [
-            name
-            for name in ("agent_id", "company_id", "server_id", "agent_token")
-            if not getattr(response, name)
-        ]
-        if missing:
-            raise EnrolTemporaryError(f"the collector's answer lacks {', '.join(missing)}")
-        for name in ("agent_id", "company_id", "server_id"):
-            if not is_id(getattr(response, name)):
-                raise EnrolTemporaryError(f"the collector's answer has no valid {name}")
-        try:
-            check_token(response.agent_token)
-        except TokenError as error:
-            raise EnrolTemporaryError(f"the collector's answer is damaged: {error}") from None
-        return response
+        problem = "the answer was not the collector's; something is on the way"
+        if response is not None:
+            problem = _missing(response)
+        return EnrolTemporaryError(problem) if problem else None
+    code, message = answer.error
     text = " ".join(part for part in (f"status {answer.status}", code or "", message) if part)
     if code in _REFUSALS:
-        raise EnrolRefusedError(f"the collector refused to enrol this machine: {text}", code=code)
-    raise EnrolTemporaryError(
+        return EnrolRefusedError(f"the collector refused to enrol this machine: {text}", code=code)
+    return EnrolTemporaryError(
         f"the collector could not enrol this machine now: {text}; try again later",
         code=code,
         retry_after_seconds=answer.retry_after_seconds,
     )
+
+
+def _missing(response: EnrollResponse) -> str:
+    ids = ("agent_id", "company_id", "server_id")
+    missing = [name for name in (*ids, "agent_token") if not getattr(response, name)]
+    if missing:
+        return f"the collector's answer lacks {', '.join(missing)}"
+    for name in ids:
+        if not is_id(getattr(response, name)):
+            return f"the collector's answer has no valid {name}"
+    try:
+        check_token(Secret(response.agent_token))
+    except TokenError as error:
+        return f"the collector's answer is damaged: {error}"
+    return ""
 
 
 def _credentials(

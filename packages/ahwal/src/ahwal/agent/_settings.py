@@ -131,6 +131,7 @@ SETTINGS: tuple[Setting, ...] = (
     _s("client_cert", "client_cert", _K.TEXT, "PEM file with a certificate to present"),
     _s("client_key", "client_key", _K.TEXT, "PEM file with its key"),
     _s("allow_plain_http", "allow_plain_http", _K.FLAG, "allow http:// to another machine"),
+    _s("http2", "http2", _K.FLAG, "speak HTTP/2 where offered, if ahwal[http2] is installed"),
     _s("allow_short_interval", "allow_short_interval", _K.FLAG, "allow intervals from 1 s (tests)"),
     _s("labels", "labels", _K.PAIRS, "labels added to every sample"),
     _s("disabled_collectors", "disabled_collectors", _K.NAMES, "collectors that do not run"),

@@ -21,8 +21,6 @@ _log = logging.getLogger("ahwal.cli")
 def run(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
     """Run until a signal, or until the agent ends by itself."""
     configure_logging(config)
-    if config.insecure_skip_verify:
-        _log.warning("insecure_skip_verify is on: the collector's certificate is not checked")
     ledger = None if options.ledger is None else Ledger(options.ledger)
     try:
         agent = Agent(

@@ -7,7 +7,7 @@ from attrs import field, frozen
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
 
-from ahwal.transport._token import MASK
+from ahwal.transport._token import Secret
 from ahwal.transport.base import ConfigReply, Reply
 from ahwire import limits
 from ahwire.agent_pb2 import AgentConfig, ErrorBody, MetricsAck
@@ -34,7 +34,7 @@ class Answer:
     body: bytes = field(repr=False)
     retry_after_seconds: float | None
     request_id: str
-    secret: str = field(default="", repr=False)
+    secret: Secret | None = None
 
     def message(self, kind: type[M]) -> M | None:
         """Return the body as a protobuf message, by its Content-Type; None when it is not one."""
@@ -57,10 +57,10 @@ class Answer:
         code = self.headers.get("x-ah-code") or (body.code if body is not None else "")
         text = "" if body is None else self._masked(body.message)
         code = self._masked(code)[:_CODE_CHARS_MAX]
-        return code or None, _printable(text[: limits.MAX_ERROR_MESSAGE_CHARS])
+        return code or None, printable(text[: limits.MAX_ERROR_MESSAGE_CHARS])
 
     def _masked(self, text: str) -> str:
-        return text.replace(self.secret, MASK) if self.secret else text
+        return text if self.secret is None else self.secret.masked_in(text)
 
 
 def metrics_reply(answer: Answer) -> Reply:
@@ -90,5 +90,6 @@ def config_reply(answer: Answer, kind: type[AgentConfig]) -> ConfigReply:
     )
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """Return a text of somebody else's in which nothing can move a terminal's cursor."""
     return "".join(c if c.isprintable() else " " for c in text)

@@ -1,18 +1,17 @@
-"""The client of the agent API. The only module of this package that knows the HTTP library.
+"""The client of the agent API. The only module of this package that knows httpx.
 
 One request, one answer: nothing is retried, no redirect is followed (the token must not reach
-another host), no cookie is kept, and no answer over 1 MiB is read.
+another host), no cookie is kept, and no answer over 1 MiB is read. Whatever goes wrong on the way
+is a `TransportError`, raised where no frame of its traceback holds the token.
 """
 
 import http.cookiejar
+import logging
 import random
-import ssl
 import time
-import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Self
-from urllib.parse import urlsplit
 
 import anyio
 import httpcore
@@ -21,31 +20,23 @@ from attrs import evolve
 
 from ahwal._version import package_version
 from ahwal.errors import TransportError
-from ahwal.transport._answer import Answer, config_reply, metrics_reply
+from ahwal.transport._answer import Answer, config_reply, metrics_reply, printable
 from ahwal.transport._network import Resolve, ResolvingBackend, resolve
+from ahwal.transport._pool import Pool, find_proxy, http2_installed
+from ahwal.transport._quiet import masked_logs
 from ahwal.transport._tls import tls_context
-from ahwal.transport._token import MASK, check_token
-from ahwal.transport._url import check_collector_url, check_proxy_url
+from ahwal.transport._token import MASK, Secret, check_token
+from ahwal.transport._url import check_collector_url, without_credentials
 from ahwal.transport.base import ConfigReply, Reply
 from ahwire import Rng, limits, parse_retry_after
 from ahwire.agent_pb2 import AgentConfig, EnrollRequest, EnrollResponse, Inventory, RenewResponse
 from ahwire.codec import GZIP, compress
 
 CONNECT_TIMEOUT_SECONDS = 10.0
-IDLE_SECONDS = 90.0
-CONNECTIONS_MAX = 2
 _PROTOBUF = "application/x-protobuf"
-_FAILURES = (
-    httpx.HTTPError,
-    httpx.InvalidURL,
-    httpcore.NetworkError,
-    httpcore.ProtocolError,
-    httpcore.TimeoutException,
-    httpcore.UnsupportedProtocol,
-    httpcore.ProxyError,
-    ssl.SSLError,
-    OSError,
-)
+_FAILURE_CHARS_MAX = 300
+
+_log = logging.getLogger("ahwal.transport")
 
 
 class Client:
@@ -58,11 +49,13 @@ class Client:
         token: The agent's token; None before enrolment.
         send_timeout_seconds: Limit for one whole request, answer included.
         ca_file: PEM file of the only authorities to trust.
-        proxy_url: Proxy to use; None for the one of the environment, if any.
-        insecure_skip_verify: Accept every certificate. For tests only.
+        proxy_url: Proxy to use; None for the one of the environment, if any, which is not asked
+            for addresses of this machine.
+        insecure_skip_verify: Accept every certificate, and warn. For tests only.
         client_cert: PEM file with a certificate to present.
         client_key: PEM file with its key, when it is not in `client_cert`.
         allow_plain_http: Allow http:// to another machine, token in clear.
+        http2: Speak HTTP/2 over TLS where the server offers it, if `ahwal[http2]` is installed.
         user_agent: Name of the embedding program; default `ahwal/<version>`.
         rng: Source of request ids.
         wall_clock: Unix seconds, to read a Retry-After that is a date.
@@ -77,7 +70,7 @@ class Client:
         self,
         *,
         collector_url: str,
-        token: str | None = None,
+        token: str | Secret | None = None,
         send_timeout_seconds: float = 15.0,
         ca_file: str | None = None,
         proxy_url: str | None = None,
@@ -85,13 +78,22 @@ class Client:
         client_cert: str | None = None,
         client_key: str | None = None,
         allow_plain_http: bool = False,
+        http2: bool = True,
         user_agent: str | None = None,
         rng: Rng | None = None,
         wall_clock: Callable[[], float] = time.time,
         resolve: Resolve = resolve,
     ) -> None:
+        # A traceback that shows variables must not show these two.
+        secret = Secret(token) if isinstance(token, str) else token
+        proxy = None if proxy_url is None else Secret(proxy_url)
+        del token, proxy_url
+        # Its repr works from here on, should the rest be refused.
+        self._base_url = without_credentials(collector_url)
+        self._token: Secret | None = None
         self._base_url = check_collector_url(collector_url, allow_plain_http=allow_plain_http)
-        self._token = None if token is None else check_token(token)
+        if secret is not None:
+            self._token = check_token(secret)
         self._send_timeout_seconds = send_timeout_seconds
         self._version = package_version()
         self._user_agent = user_agent or f"ahwal/{self._version}"
@@ -105,9 +107,20 @@ class Client:
                 client_cert=client_cert,
                 client_key=client_key,
             )
-        proxy = _proxy(self._base_url, proxy_url)
+            if insecure_skip_verify:
+                _log.warning(
+                    "insecure_skip_verify is on: the certificate of %s is not checked, and anyone "
+                    "on the way can read the token",
+                    self._base_url,
+                )
+        pool = Pool(
+            proxy=find_proxy(self._base_url, proxy),
+            context=context,
+            backend=ResolvingBackend(resolve=resolve),
+            http2=http2 and context is not None and http2_installed(),
+        )
         self._http = httpx.AsyncClient(
-            transport=_PoolTransport(_pool(proxy, context, ResolvingBackend(resolve=resolve))),
+            transport=_PoolTransport(pool),
             timeout=httpx.Timeout(
                 send_timeout_seconds, connect=min(CONNECT_TIMEOUT_SECONDS, send_timeout_seconds)
             ),
@@ -154,7 +167,9 @@ class Client:
         Raises:
             TokenError: It cannot be sent.
         """
-        self._token = check_token(token)
+        secret = Secret(token)
+        del token
+        self._token = check_token(secret)
 
     def clear_token(self) -> None:
         """Forget the token."""
@@ -189,11 +204,13 @@ class Client:
 
         Raises:
             TransportError: No whole answer came. The license may have been used: enrolling again
-            with
-                it from this machine within 10 minutes is safe.
+                with it from this machine within 10 minutes is safe.
         """
-        answer = await self._post("/enroll", request.SerializeToString(), token=False)
-        answer = evolve(answer, secret=request.license)
+        secret = Secret(request.license)
+        body = memoryview(compress(request.SerializeToString()))
+        del request
+        answer = await self._post("/enroll", body, token=False, secret=secret)
+        answer = evolve(answer, secret=secret)
         return answer, answer.message(EnrollResponse) if answer.status == 200 else None
 
     async def renew(self) -> tuple[Answer, RenewResponse | None]:
@@ -202,7 +219,7 @@ class Client:
         Raises:
             TransportError: No whole answer came.
         """
-        answer = await self._post("/credentials/renew", b"")
+        answer = await self._post("/credentials/renew", compress(b""))
         return answer, answer.message(RenewResponse) if answer.status == 200 else None
 
     async def post_inventory(self, inventory: Inventory) -> Answer:
@@ -211,11 +228,20 @@ class Client:
         Raises:
             TransportError: No whole answer came.
         """
-        return await self._post("/inventory", inventory.SerializeToString())
+        return await self._post("/inventory", compress(inventory.SerializeToString()))
 
-    async def _post(self, path: str, body: bytes, *, token: bool = True) -> Answer:
+    async def _post(
+        self,
+        path: str,
+        body: bytes | memoryview,
+        *,
+        token: bool = True,
+        secret: Secret | None = None,
+    ) -> Answer:
         headers = {"Content-Type": _PROTOBUF, "Content-Encoding": GZIP}
-        return await self._request("POST", path, headers=headers, body=compress(body), token=token)
+        return await self._request(
+            "POST", path, headers=headers, body=body, token=token, secret=secret
+        )
 
     async def _request(
         self,
@@ -223,9 +249,10 @@ class Client:
         path: str,
         *,
         headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
+        body: bytes | memoryview = b"",
         protocol: bool = True,
         token: bool = True,
+        secret: Secret | None = None,
     ) -> Answer:
         request_id = f"{self._rng.getrandbits(64):016x}"
         sent = {
@@ -239,50 +266,72 @@ class Client:
         }
         if protocol:
             sent["X-AH-Proto"] = limits.PROTOCOL_VERSION
-        if token and self._token is not None:
-            sent["Authorization"] = f"Bearer {self._token}"
+        bearer = self._token if token else None
         failure: str
         try:
-            with anyio.fail_after(self._send_timeout_seconds):
-                return await self._exchange(method, path, sent, body, request_id)
+            with (
+                masked_logs(self._token, secret),
+                anyio.fail_after(self._send_timeout_seconds),
+            ):
+                return await self._exchange(method, path, sent, bearer, body)
         except TimeoutError:
             failure = f"no whole answer within {self._send_timeout_seconds:g} s"
-        except _FAILURES as error:
-            failure = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        except _TooLargeError:
+            failure = f"the answer is over {limits.MAX_RESPONSE_BYTES} bytes"
+        except Exception as error:  # noqa: BLE001 - a broken peer makes the libraries raise anything
+            failure = self._failure(error, secret)
+        except BaseException as error:  # noqa: BLE001 - raised again
+            # The cancellation goes on, without the frames of the libraries, which hold the token.
+            raise error.with_traceback(None) from None
         # Raised outside the handler: a vendor's traceback may hold the request with its headers.
         raise TransportError(f"{method} {self._base_url}{path}: {failure}", request_id=request_id)
 
+    def _failure(self, error: Exception, secret: Secret | None) -> str:
+        # The libraries quote what they could not read, which may be anything that was sent.
+        text = str(error)
+        for known in (self._token, secret):
+            text = text if known is None else known.masked_in(text)
+        name = type(error).__name__
+        return f"{name}: {printable(text)[:_FAILURE_CHARS_MAX]}" if text else name
+
     async def _exchange(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes, request_id: str
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        bearer: Secret | None,
+        body: bytes | memoryview,
     ) -> Answer:
         url = self._base_url + path
-        content = body if method == "POST" else None
-        async with self._http.stream(method, url, headers=headers, content=content) as response:
-            chunks: list[bytes] = []
-            size = 0
+        content = bytes(body) if method == "POST" else None
+        sent = dict(headers)
+        if bearer is not None:
+            sent["Authorization"] = f"Bearer {bearer.reveal()}"
+        async with self._http.stream(method, url, headers=sent, content=content) as response:
+            answer = bytearray()
             # Leaving the loop would abandon the library's generators half-way, which trio complains
             # about; a cancellation from inside ends them in order.
             with anyio.CancelScope() as reading:
                 async for chunk in response.aiter_raw():
-                    size += len(chunk)
-                    if size > limits.MAX_RESPONSE_BYTES:
+                    if len(answer) + len(chunk) > limits.MAX_RESPONSE_BYTES:
                         reading.cancel()
                     else:
-                        chunks.append(chunk)
+                        answer += chunk
             if reading.cancel_called:
-                raise TransportError(
-                    f"{method} {url}: the answer is over {limits.MAX_RESPONSE_BYTES} bytes",
-                    request_id=request_id,
-                )
+                raise _TooLargeError
             retry_after = ", ".join(response.headers.get_list("Retry-After"))
             return Answer(
                 status=response.status_code,
                 headers=dict(response.headers),
-                body=b"".join(chunks),
+                body=bytes(answer),
                 retry_after_seconds=parse_retry_after(retry_after or None, now=self._wall_clock()),
-                request_id=request_id,
-                secret=self._token or "",
+                request_id=headers["X-Request-Id"],
+                secret=self._token,
             )
+
+
+class _TooLargeError(Exception):
+    pass
 
 
 class _PoolTransport(httpx.AsyncBaseTransport):
@@ -302,7 +351,7 @@ class _PoolTransport(httpx.AsyncBaseTransport):
                     target=request.url.raw_path,
                 ),
                 headers=request.headers.raw,
-                content=request.stream,
+                content=_Content(request.content),
                 extensions=request.extensions,
             )
         )
@@ -317,6 +366,26 @@ class _PoolTransport(httpx.AsyncBaseTransport):
         await self._pool.aclose()
 
 
+class _Content:
+    """The body of a request.
+
+    The library's own is an async generator, which is left half-way when the connection breaks while
+    it is sent; trio complains about that.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def __aiter__(self) -> Self:
+        return type(self)(self._body)
+
+    async def __anext__(self) -> bytes:
+        if not self._body:
+            raise StopAsyncIteration
+        body, self._body = self._body, b""
+        return body
+
+
 class _Body(httpx.AsyncByteStream):
     def __init__(self, response: httpcore.Response) -> None:
         self._response = response
@@ -327,31 +396,3 @@ class _Body(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._response.aclose()
-
-
-def _proxy(base_url: str, proxy_url: str | None) -> httpcore.Proxy | None:
-    if proxy_url is None:
-        parts = urlsplit(base_url)
-        if urllib.request.proxy_bypass(parts.hostname or ""):
-            return None
-        found = urllib.request.getproxies()
-        proxy_url = found.get(parts.scheme) or found.get("all")
-        if not proxy_url:
-            return None
-    url = httpx.URL(check_proxy_url(proxy_url))
-    auth = (url.username.encode(), url.password.encode()) if url.username else None
-    return httpcore.Proxy(url=str(url.copy_with(username=None, password=None)), auth=auth)
-
-
-def _pool(
-    proxy: httpcore.Proxy | None, context: ssl.SSLContext | None, backend: ResolvingBackend
-) -> httpcore.AsyncConnectionPool:
-    return httpcore.AsyncConnectionPool(
-        ssl_context=context,
-        proxy=proxy,
-        max_connections=CONNECTIONS_MAX,
-        max_keepalive_connections=CONNECTIONS_MAX,
-        keepalive_expiry=IDLE_SECONDS,
-        http1=True,
-        network_backend=backend,
-    )

@@ -7,8 +7,10 @@ resolved in a daemon thread, and the addresses are tried in the resolver's order
 
 import ipaddress
 import socket
+import ssl
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import anyio
 import httpcore
@@ -53,7 +55,10 @@ class ResolvingBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Resolve and connect within `timeout` seconds, each address having a share of it."""
+        """Resolve and connect within `timeout` seconds, each address having a share of it.
+
+        What is left of the time is the limit of the TLS handshake on the stream.
+        """
         timeout = 10.0 if timeout is None else timeout
         deadline = anyio.current_time() + timeout
         addresses = await self._addresses(host, port, timeout)
@@ -61,13 +66,14 @@ class ResolvingBackend(httpcore.AsyncNetworkBackend):
         for tried, address in enumerate(addresses):
             share = (deadline - anyio.current_time()) / (len(addresses) - tried)
             try:
-                return await self._inner.connect_tcp(
+                stream = await self._inner.connect_tcp(
                     address,
                     port,
                     timeout=max(0.05, share),
                     local_address=local_address,
                     socket_options=socket_options,
                 )
+                return _Stream(stream, connected_before=deadline)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure
@@ -92,3 +98,36 @@ class ResolvingBackend(httpcore.AsyncNetworkBackend):
             raise httpcore.ConnectError(f"cannot look up {host}: {error}") from error
         except UnicodeError as error:
             raise httpcore.ConnectError(f"{host!r} is not a host name") from error
+
+
+class _Stream(httpcore.AsyncNetworkStream):
+    """A connection whose TLS handshake counts as part of connecting."""
+
+    def __init__(self, inner: httpcore.AsyncNetworkStream, *, connected_before: float) -> None:
+        self._inner = inner
+        self._connected_before = connected_before
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return await self._inner.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await self._inner.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        left = max(0.0, self._connected_before - anyio.current_time())
+        stream = await self._inner.start_tls(
+            ssl_context, server_hostname, left if timeout is None else min(left, timeout)
+        )
+        # A second handshake follows inside the first when the proxy itself speaks TLS.
+        return _Stream(stream, connected_before=self._connected_before)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)

@@ -36,11 +36,12 @@ def tls_context(
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if client_cert is not None:
         try:
-            context.load_cert_chain(client_cert, client_key)
+            # Without an empty passphrase OpenSSL would ask for one at the terminal, and wait.
+            context.load_cert_chain(client_cert, client_key, password="")
         except (OSError, ValueError) as error:
             raise ConfigError(
                 f"client_cert {client_cert!r}: {_reason(error)}; give a PEM file with the "
-                "certificate, and its key there or in client_key"
+                "certificate, and its key, without a passphrase, there or in client_key"
             ) from error
     return context
 
