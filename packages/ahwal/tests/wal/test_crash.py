@@ -149,19 +149,63 @@ class Caller:
         self.ledger.swap = None
 
 
-def crash_once(seed: int, steps: int, cut: int, *, kill_only: bool = False, **disk_options) -> bool:
-    """Run a history and crash it in its call number `cut`; False when it ended before."""
-    disk = SimulatedDisk(Random(seed * 7919 + cut), **disk_options)
+FAULTS = ["write", "datasync", "create", "rename", "unlink", "sync_directory", "truncate"]
+
+
+def trouble(disk: SimulatedDisk, rng: Random) -> None:
+    """Calls fail now and then."""
+    for _ in range(rng.randint(1, 8)):
+        fault = rng.choice(FAULTS)
+        error = rng.choice([errno.EIO, errno.ENOSPC])
+        disk.fail(fault, error, skip=rng.randint(0, 6), times=rng.randint(1, 3))
+
+
+def crash_once(
+    seed: int,
+    steps: int,
+    cut: int,
+    *,
+    kill_only: bool = False,
+    failing: bool = False,
+    room_bytes: int | None = None,
+    short_writes: bool = False,
+) -> str | None:
+    """Run a history and crash it in its call number `cut`, then again soon after.
+
+    Args:
+        seed: Of the history.
+        steps: How long it is.
+        cut: The call in which the power goes.
+        kill_only: Only the process ends.
+        failing: Calls fail now and then.
+        room_bytes: The disk is full from then on, until the first crash.
+        short_writes: Writes take only a part now and then.
+
+    Returns:
+        The call it was cut in; None when it ended before.
+    """
+    disk = SimulatedDisk(Random(seed * 7919 + cut), short_writes=short_writes)
     ledger = Ledger()
     first = Caller(disk, ledger, Random(seed), "a")
+    kinds = KINDS
+    if failing or room_bytes is not None:
+        kinds = KINDS_WITHOUT_REOPENING
+        first.open().close()
+        disk.set_capacity(room_bytes)
     disk.cut_in(cut, kill_only=kill_only)
     try:
-        first.run(first.open(), steps)
+        wal = first.open()
+        if failing:
+            trouble(disk, Random(seed + 3))
+        first.run(wal, steps, kinds)
     except PowerCut:
         crashed = True
     else:
         crashed = False
         disk.cut_power()
+    where = disk.last_cut if crashed else None
+    disk.heal()
+    disk.set_capacity(None)
 
     # Again, while it recovers or soon after: the ledger knows nothing about what it recovered, so
     # nothing is done to it but appending.
@@ -177,18 +221,16 @@ def crash_once(seed: int, steps: int, cut: int, *, kill_only: bool = False, **di
         disk.kill_process() if kill_only else disk.cut_power()
 
     third = Caller(disk, ledger, Random(seed + 2), "c")
+    safe = kill_only and crashed and kinds is KINDS
     with third.open() as wal:
-        ledger.check(wal.peek(EVERYTHING, EVERYTHING), removals_are_safe=kill_only and crashed)
+        ledger.check(wal.peek(EVERYTHING, EVERYTHING), removals_are_safe=safe)
         third.run(wal, 5)
     disk.kill_process()
     with third.open() as wal:
         assert [entry.id for entry in wal.peek(EVERYTHING, EVERYTHING)] == [
             entry_id for entry_id in ledger.order if entry_id in ledger.stored
         ]
-    return crashed
-
-
-FAULTS = ["write", "datasync", "create", "rename", "unlink", "sync_directory", "truncate"]
+    return where
 
 
 def crash_on_a_failing_disk(seed: int) -> None:
@@ -198,10 +240,7 @@ def crash_on_a_failing_disk(seed: int) -> None:
     ledger = Ledger()
     caller = Caller(disk, ledger, rng, "a")
     wal = caller.open()
-    for _ in range(rng.randint(1, 8)):
-        fault = rng.choice(FAULTS)
-        error = rng.choice([errno.EIO, errno.ENOSPC])
-        disk.fail(fault, error, skip=rng.randint(0, 6), times=rng.randint(1, 3))
+    trouble(disk, rng)
     caller.run(wal, 30, kinds=KINDS_WITHOUT_REOPENING)
     disk.heal()
     caller.run(wal, rng.randint(0, 5), kinds=KINDS_WITHOUT_REOPENING)
@@ -214,41 +253,63 @@ def crash_on_a_failing_disk(seed: int) -> None:
         caller.run(wal, 5)
 
 
-def crash_everywhere(seed: int, steps: int, **options) -> int:
+def crash_everywhere(tally, what: str, seed: int, steps: int, **options) -> int:
+    """Crash a history in each of its calls; how many there were."""
     cut = 0
-    while crash_once(seed, steps, cut, **options):
+    while (call := crash_once(seed, steps, cut, **options)) is not None:
+        tally.count(what, call)
         cut += 1
     return cut
 
 
 @pytest.fixture(autouse=True)
 def quiet(caplog):
-    caplog.set_level(logging.ERROR, "ahwal.wal")
+    caplog.set_level(logging.CRITICAL, "ahwal.wal")
 
 
-def test_loses_nothing_at_any_of_500_power_cuts():
+def test_loses_nothing_at_any_of_500_power_cuts(tally):
     """W2, and at every other call: each history crashes twice in a row."""
     cuts = 0
     seed = 0
     while cuts < 600:
-        cuts += crash_everywhere(seed, 25)
+        cuts += crash_everywhere(tally, "power cut", seed, 25)
         seed += 1
 
 
-def test_loses_nothing_when_the_process_is_killed_at_any_call():
-    assert crash_everywhere(1000, 40, kill_only=True) > 50
+def test_loses_nothing_when_the_process_is_killed_at_any_call(tally):
+    assert crash_everywhere(tally, "kill", 1000, 40, kill_only=True) > 50
 
 
-def test_loses_nothing_with_short_writes():
-    assert crash_everywhere(2000, 25, short_writes=True) > 50
+def test_loses_nothing_with_short_writes(tally):
+    """W7."""
+    assert crash_everywhere(tally, "power cut, short writes", 2000, 25, short_writes=True) > 50
+
+
+@pytest.mark.parametrize("room_bytes", [900, 2000])
+def test_loses_nothing_on_a_full_disk(tally, room_bytes):
+    """W8: ENOSPC in the middle of writes, and the power goes at any call."""
+    assert crash_everywhere(tally, "power cut, full disk", 3000, 25, room_bytes=room_bytes) > 20
+
+
+def test_loses_nothing_while_calls_fail(tally):
+    """W10: EIO and ENOSPC from any call, and the power goes at any other."""
+    assert crash_everywhere(tally, "power cut, failing disk", 4000, 20, failing=True) > 20
 
 
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(seed=st.integers(0, 2**32), steps=st.integers(1, 80), cut=st.integers(0, 400))
-def test_loses_nothing_in_any_history(seed, steps, cut):
-    crash_once(seed, steps, cut)
+@given(
+    seed=st.integers(0, 2**32),
+    steps=st.integers(1, 80),
+    cut=st.integers(0, 400),
+    kill_only=st.booleans(),
+    failing=st.booleans(),
+    room_bytes=st.none() | st.integers(200, 5000),
+    short_writes=st.booleans(),
+)
+def test_loses_nothing_in_any_history(seed, steps, cut, **options):
+    crash_once(seed, steps, cut, **options)
 
 
 def test_loses_nothing_on_a_failing_disk():
@@ -257,15 +318,26 @@ def test_loses_nothing_on_a_failing_disk():
 
 
 @pytest.mark.nightly
-def test_loses_nothing_on_a_failing_disk_5000_times():
+def test_loses_nothing_on_a_failing_disk_5000_times(tally):
     for seed in range(1000, 6000):
         crash_on_a_failing_disk(seed)
+        tally.count("failing disk, then power cut or kill", "end of the history")
+
+
+WORLDS = {
+    "power cut": {},
+    "power cut, short writes": {"short_writes": True},
+    "power cut, full disk": {"room_bytes": 1500},
+    "power cut, failing disk": {"failing": True, "short_writes": True},
+    "kill": {"kill_only": True},
+}
 
 
 @pytest.mark.nightly
-def test_loses_nothing_at_any_of_10000_power_cuts():
+@pytest.mark.parametrize("what", WORLDS)
+def test_loses_nothing_at_any_of_10000_power_cuts(tally, what):
     cuts = 0
     seed = 10_000
     while cuts < 10_000:
-        cuts += crash_everywhere(seed, 30, short_writes=seed % 3 == 0)
+        cuts += crash_everywhere(tally, what, seed, 30, **WORLDS[what])
         seed += 1

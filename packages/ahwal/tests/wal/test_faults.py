@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from ahwal.errors import WALOpenError, WALReadError, WALWriteError
-from ahwal.testing import SimulatedDisk
+from ahwal.testing import PowerCut, SimulatedDisk
 from ahwal.wal import WAL
 
 EVERYTHING = 10**9
@@ -282,3 +282,26 @@ def test_the_disk_never_holds_more_than_the_limit_and_the_record_being_written()
     assert left == ids[-len(left) :]
     assert wal.stats().dropped == len(ids) - len(left)
     assert len(left) * record > limit * 0.8
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_safely_acknowledged_stays_so_when_its_segment_goes(seed):
+    """The names of a folder may be cut off in any order: the unlinking later than the journal."""
+    cut = 0
+    while True:
+        disk = SimulatedDisk(Random(100 * seed + cut))
+        wal = open_simulated(disk, segment_bytes=1000)
+        ids = [wal.append(Random(n).randbytes(400)) for n in range(8)]
+        wal.remove(ids[2])
+        wal.remove(ids[3])  # the second of four segments goes, the checkpoint stays
+        disk.cut_in(cut)
+        try:
+            wal.remove(ids[4])
+            wal.remove(ids[5])
+        except PowerCut:
+            with open_simulated(disk) as again:
+                assert not {ids[2], ids[3]} & {entry.id for entry in again.peek(99, EVERYTHING)}
+            cut += 1
+        else:
+            break
+    assert cut > 5

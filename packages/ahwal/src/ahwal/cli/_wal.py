@@ -6,6 +6,7 @@ Only `requeue` changes it, and so needs the agent to be stopped.
 import argparse
 import json
 import logging
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,7 +66,7 @@ def _examine(directory: Path) -> tuple[PosixStorage, Found]:
 
 
 def _entries(storage: PosixStorage, found: Found) -> Iterator[tuple[Spot, Entry | None]]:
-    reader = Reader(storage)
+    reader = Reader(storage, time, _log)
     try:
         for spot in found.index.in_order():
             yield spot, reader.entry(spot)

@@ -71,6 +71,14 @@ class Inode:
         self.safe = bytearray(content)
         self.current = bytearray(content)
         self.pending: list[Write | Truncate] = []
+        self.bad: list[range] = []
+
+    def read(self, offset: int, size: int, name: str) -> bytes:
+        """What is seen of a range, unless a part of it cannot be read."""
+        end = min(offset + size, len(self.current))
+        if any(offset < bad.stop and bad.start < end for bad in self.bad):
+            raise os_error(errno.EIO, name)
+        return bytes(self.current[offset:end])
 
     def do(self, change: Write | Truncate) -> None:
         """Change what is seen."""
@@ -145,6 +153,7 @@ class Medium:
         self.calls = 0
         self.cut_at: int | None = None
         self.cut_kills_only = False
+        self.cut_in: Call | None = None
         self.capacity_bytes: int | None = None
         self.short_writes = False
 
@@ -191,6 +200,7 @@ class Medium:
         number = self.calls
         self.calls += 1
         if number == self.cut_at:
+            self.cut_in = call
             if self.rng.random() < 0.5:
                 with contextlib.suppress(OSError):
                     effect()

@@ -46,6 +46,11 @@ class SimulatedDisk:
         return self._medium.calls
 
     @property
+    def last_cut(self) -> str | None:
+        """The system call in which the power went last, by `cut_in`; None when it did not."""
+        return self._medium.cut_in
+
+    @property
     def used_bytes(self) -> int:
         """The size of all files."""
         return self._medium.used_bytes
@@ -82,9 +87,16 @@ class SimulatedDisk:
         """
         self._medium.faults.append(Fault(call, error, skip, times, name_part))
 
+    def break_bytes(self, name: str, offset: int, size: int) -> None:
+        """Let every read that touches a range of a file fail with EIO, as a bad sector does."""
+        self._medium.file(name).bad.append(range(offset, offset + size))
+
     def heal(self) -> None:
         """Let no call fail any more."""
         self._medium.faults.clear()
+        for inode in self._medium.names.values():
+            if inode is not None:
+                inode.bad.clear()
 
     def kill_process(self) -> None:
         """End the process; what it wrote stays, synced or not."""
@@ -120,7 +132,7 @@ class _SimulatedFile:
         return self._do("write", lambda: self._medium.append(self._inode, data, self._name))
 
     def read(self, offset: int, size: int) -> bytes:
-        return self._do("read", lambda: bytes(self._inode.current[offset : offset + size]))
+        return self._do("read", lambda: self._inode.read(offset, size, self._name))
 
     def truncate(self, size: int) -> None:
         self._do("truncate", lambda: self._inode.do(Truncate(size)))

@@ -103,7 +103,7 @@ def _connect(
         index=found.index,
         journal=journal,
         quarantine=quarantine,
-        reader=Reader(storage),
+        reader=Reader(storage, clock, logger),
         writer=writer,
         keeper=keeper,
         clock=age_clock,

@@ -65,6 +65,7 @@ class Keeper:
         self._saved_watermark = saved_watermark
         self._reserved_id = 0
         self._pending = False
+        self._unlinked = False
         self._correct = True
         self._warned = False
         self._reported: Counter[str] = Counter()
@@ -192,14 +193,23 @@ class Keeper:
         acks, puts = self._index.journal_lines(watermark)
         if self._reserved_id > max(watermark, self._index.largest_id):
             acks = [*acks, self._reserved_id]
+            self._make_unlinking_safe()
             # Safe before the checkpoint that said so is replaced.
             self._journal.rewrite(acks, puts)
         if watermark != self._saved_watermark:
             self._saved_watermark = None
             replace_file(self._storage, _checkpoint.NAME, _checkpoint.encode(watermark))
             self._saved_watermark = watermark
+            self._unlinked = False
         self._correct = True
+        self._make_unlinking_safe()
         self._journal.rewrite(acks, puts)
+
+    def _make_unlinking_safe(self) -> None:
+        """The journal says nothing more about what was unlinked, so it must not come back."""
+        if self._unlinked:
+            self._storage.sync_directory()
+            self._unlinked = False
 
     def _journal_too_long(self) -> bool:
         size = self._journal.size_bytes
@@ -235,6 +245,7 @@ class Keeper:
             finally:
                 file.close()
             segment.damage.clear()
+        self._unlinked = True
         try:
             self._storage.unlink(segment.name)
         except FileNotFoundError:
