@@ -41,16 +41,16 @@ def flat(data, **options):
     }
 
 
-def test_each_instrument_becomes_the_series_that_prometheus_users_expect(sdk):
+def test_each_instrument_becomes_the_series_that_prometheus_users_expect(make_sdk):
+    buckets = ExplicitBucketHistogramAggregation([0, 0.5, 10])
+    sdk = make_sdk(views=[View(instrument_name="wait", aggregation=buckets)])
     sdk.meter.create_counter("shop.orders", unit="{order}").add(3, {"state": "open"})
     sdk.meter.create_up_down_counter("queue.items").add(-2)
     sdk.meter.create_gauge("load", unit="1").set(0.25)
     sdk.meter.create_observable_counter("cpu.time", [lambda _: [Observation(1.5)]], unit="s")
     sdk.meter.create_observable_up_down_counter("ram", [lambda _: [Observation(7)]], unit="By")
     sdk.meter.create_observable_gauge("heat", [lambda _: [Observation(21.5)]], unit="Cel")
-    wait = sdk.meter.create_histogram(
-        "wait", unit="ms", explicit_bucket_boundaries_advisory=[0, 0.5, 10]
-    )
+    wait = sdk.meter.create_histogram("wait", unit="ms")
     for value in (0.5, 0.5, 3, 100):
         wait.record(value)
     assert flat(sdk.data()) == {
