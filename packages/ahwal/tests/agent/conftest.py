@@ -1,3 +1,4 @@
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,6 +8,9 @@ import pytest
 from ahwal import AgentConfig
 from ahwal.agent import Credentials, CredentialStore
 from ahwal.testing import ScriptedCollector
+
+# For `running.py`, which the test modules share.
+sys.path.insert(0, str(Path(__file__).parent))
 
 # phase_offset("agent-1", 10) is used by the schedule tests.
 AGENT_ID = "agent-1"

@@ -2,7 +2,8 @@
 
 ```
 collect loop   sleep until due → collectors → Sender.enqueue → wake the delivery loop
-delivery loop  wait for a batch or for the backoff → Sender.tick → configuration, renewal
+delivery loop  wait for a batch or for the backoff → Sender.tick → wake the upkeep loop
+upkeep loop    configuration, renewal of the token, inventory, each when it is due
 disk loop      only while the queue on disk cannot be opened: try each minute
 status file    every 10 s, for `ahagent status`
 ```
@@ -24,23 +25,25 @@ from anyio.from_thread import BlockingPortal
 from ahwal import transport
 from ahwal._sample import Sample
 from ahwal._version import package_version
-from ahwal.agent import _remote
+from ahwal.agent._clients import Clients
 from ahwal.agent._collect import Collect, Collector, CollectorSet, to_collectors
 from ahwal.agent._collecting import CollectLoop
 from ahwal.agent._config import AgentConfig
 from ahwal.agent._credentials import CredentialStore
 from ahwal.agent._delivery import DeliveryLoop
 from ahwal.agent._disk import Disk, OpenQueue, open_wal
-from ahwal.agent._enrol import make_client
 from ahwal.agent._intake import Intake
-from ahwal.agent._machine import machine_id
+from ahwal.agent._inventory import InventoryReport, ReadInventory, basic_inventory
+from ahwal.agent._machine import is_same_machine, machine_id
 from ahwal.agent._status import AgentState, AgentStatus
 from ahwal.agent._status_file import StatusFile
+from ahwal.agent._tuning import Tuning
+from ahwal.agent._upkeep import UpkeepLoop
 from ahwal.clock import AsyncClock, SystemClock
-from ahwal.errors import AgentRevokedError, AhwalError, ConfigError
+from ahwal.errors import AgentRevokedError, AhwalError
 from ahwal.queue import Queue
 from ahwal.sender import Appended, Enqueued, Sender, SenderStatus
-from ahwire import Rng, agent_pb2
+from ahwire import Rng
 
 CLOSE_TIMEOUT_SECONDS = 3.0
 MEMORY_QUEUE_SHARE = 4
@@ -64,6 +67,8 @@ class Agent:
         client: Default: an `ahwal.Client` as configured.
         open_queue: Opens the durable queue. Default: the WAL in the state directory.
         read_machine_id: Default: this machine's.
+        read_inventory: Describes the machine, such as `ahwal.host.inventory`; may block. Default:
+            what the standard library knows. What returns None reports nothing.
         logger: Default: the logger `ahwal.agent`.
 
     Raises:
@@ -83,6 +88,7 @@ class Agent:
         client: "transport.Client | None" = None,
         open_queue: OpenQueue | None = None,
         read_machine_id: Callable[[], str | None] | None = None,
+        read_inventory: ReadInventory = basic_inventory,
         logger: logging.Logger | None = None,
     ) -> None:
         self._config = config
@@ -93,12 +99,12 @@ class Agent:
         self._collectors = CollectorSet(collectors=to_collectors(collect), logger=self._log)
         self._store = CredentialStore(state_dir=config.state_dir)
         self._credentials = self._store.load()
-        self._collector_url = config.collector_url or self._credentials.collector_url
-        if not self._collector_url:
-            raise ConfigError("collector_url is not set, and enrolment gave none; set it")
         self._intake = Intake(logger=self._log)
-        self._delivery: DeliveryLoop | None = None
-        self._client = client or self._make_client(config)
+        self._upkeep: UpkeepLoop | None = None
+        self._clients = Clients(
+            config=config, credentials=self._credentials, clock=self._clock, given=client
+        )
+        self._inventory = InventoryReport(read=read_inventory, clock=self._clock, logger=self._log)
         self._read_machine_id = read_machine_id or (lambda: machine_id(config.state_dir))
         self._disk = Disk(
             open_queue=open_queue or (lambda: open_wal(config)),
@@ -110,8 +116,7 @@ class Agent:
         )
         # Another agent's status is not to be replaced: ours is written once the directory is ours.
         self._owns_directory = False
-        self._effective = _remote.local(config)
-        self._remote = agent_pb2.AgentConfig()
+        self._tuning = Tuning(config=config, logger=self._log)
         self._state = AgentState.NEW
         self._error = ""
         self._failure: AhwalError | None = None
@@ -126,6 +131,8 @@ class Agent:
         self._loop_thread = 0
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_loop_thread"):
+            return "<Agent that was not built>"  # In a traceback of the constructor.
         return f"<Agent {self._credentials.agent_id} {self.status().line()}>"
 
     def __enter__(self) -> Self:
@@ -198,9 +205,9 @@ class Agent:
             error=self._error,
             storage="disk" if sender is not None and sender.on_disk else "memory",
             agent_id=self._credentials.agent_id,
-            collector_url=self._client.collector_url,
+            collector_url=self._clients.current.collector_url,
             version=package_version(),
-            interval_seconds=self._effective.interval_seconds,
+            interval_seconds=self._tuning.effective.interval_seconds,
             uptime_seconds=0.0 if started is None else self._clock.monotonic() - started,
             cycles=0 if self._collecting is None else self._collecting.cycles,
             sender=sender,
@@ -209,19 +216,24 @@ class Agent:
     async def reload(self, config: AgentConfig) -> None:
         """Take over interval, catch-up, labels and the transport from another configuration.
 
-        Where the queue is and how large it may be stays as it was at the start.
+        A request under way ends over the transport with which it began. Where the queue is and how
+        large it may be stays as it was at the start.
 
         Raises:
             ConfigError: An address or a file in it is wrong; everything stays as it was.
         """
-        client = self._make_client(config)
-        old, self._client, self._config = self._client, client, config
+        upkeep = self._upkeep
+        client = self._clients.make(
+            config, self._credentials if upkeep is None else upkeep.credentials
+        )
+        self._clients.use(client)
+        self._config = config
         if self._sender is not None:
             self._sender.use_transport(client)
-        if self._delivery is not None:
-            self._delivery.use_client(client)
-        self._apply(self._remote)
-        await old.aclose()
+        if upkeep is not None:
+            upkeep.use_client(client)
+        self._tuning.take_own(config)
+        await self._clients.close_old()
 
     async def run(self) -> None:
         """Collect and send until `stop` or cancellation; then send what is queued, for a while.
@@ -255,11 +267,14 @@ class Agent:
             else:
                 self._state = AgentState.STOPPED
             with anyio.move_on_after(CLOSE_TIMEOUT_SECONDS, shield=True):
+                await to_thread.run_sync(self._intake.drain)
+                if self._sender is not None:
+                    await self._disk.save(self._sender)
+                    self._last_status = self._sender.status()
                 if self._owns_directory:
                     # While the queue still is locked, so that a successor writes after us.
                     await self._status_file.write()
-                await self._client.aclose()
-                await to_thread.run_sync(self._intake.drain)
+                await self._clients.aclose()
                 await self._disk.close()
         if self._failure is not None:
             raise self._failure
@@ -273,7 +288,12 @@ class Agent:
 
     async def _run(self) -> None:
         assert self._stop_event is not None
-        if not await self._is_this_machine():
+        if not await is_same_machine(
+            self._credentials.machine_id, self._read_machine_id, self._log
+        ):
+            self._state = AgentState.IDENTITY_MISMATCH
+            self._error = "this is not the machine that was enrolled; run `ahagent enroll --force`"
+            self._log.error("identity_mismatch: %s", self._error)
             self._owns_directory = True
             self._intake.close()
             await self._status_file.write()
@@ -282,12 +302,22 @@ class Agent:
         queue = await self._disk.open()
         self._owns_directory = True
         sender = self._sender = self._make_sender(queue)
-        delivery = self._delivery = self._make_delivery(sender)
+        upkeep = self._upkeep = self._make_upkeep(sender)
+        delivery = DeliveryLoop(
+            sender=sender,
+            clock=self._clock,
+            on_step=upkeep.wake,
+            on_revoked=self._revoked,
+            logger=self._log,
+        )
         collecting = self._collecting = self._make_collecting(sender, delivery)
+        self._tuning.bind(sender, collecting)
         self._state = AgentState.RUNNING
         self._intake.open(sender, self._portal, delivery.wake)
         self._log.info(
-            "agent %s sends to %s", self._credentials.agent_id, self._client.collector_url
+            "agent %s sends to %s",
+            self._credentials.agent_id,
+            self._clients.current.collector_url,
         )
         async with anyio.create_task_group() as group:
             # Delivery is shielded, so that a request under way may end within the time for
@@ -304,6 +334,7 @@ class Agent:
                     if queue is None:
                         work.start_soon(self._disk.run, sender)
                     work.start_soon(collecting.run)
+                    work.start_soon(upkeep.run)
                     work.start_soon(self._status_file.run)
                     await self._stop_event.wait()
                     work.cancel_scope.cancel()
@@ -311,39 +342,6 @@ class Agent:
                 last.deadline = anyio.current_time() + self._config.shutdown_flush_seconds
                 delivery.stop()
         self._log.info("agent stopped; %s", sender.status().line())
-
-    async def _is_this_machine(self) -> bool:
-        enrolled = self._credentials.machine_id
-        current = await to_thread.run_sync(self._read_machine_id)
-        if current is None or not enrolled:
-            self._log.warning("the machine's id cannot be read; it is not compared with enrolment")
-            return True
-        if current == enrolled:
-            return True
-        self._state = AgentState.IDENTITY_MISMATCH
-        self._error = "this is not the machine that was enrolled; run `ahagent enroll --force`"
-        self._log.error("identity_mismatch: %s", self._error)
-        return False
-
-    def _apply(self, remote: agent_pb2.AgentConfig) -> None:
-        self._remote = remote
-        if self._config.allow_remote_config:
-            self._effective, refused = _remote.apply(self._config, remote)
-            for problem in refused:
-                self._log.warning("a remote setting was not taken: %s", problem)
-        else:
-            self._effective = _remote.local(self._config)
-        if self._sender is not None:
-            self._sender.set_interval(self._effective.interval_seconds)
-            self._sender.set_max_point_age(self._effective.max_point_age_seconds)
-            self._sender.catch_up_batches = self._effective.catch_up_batches
-            self._sender.labels = dict(self._effective.labels)
-        if self._collecting is not None:
-            self._collecting.apply(self._effective)
-
-    def _take_remote(self, remote: agent_pb2.AgentConfig) -> None:
-        self._apply(remote)
-        self._log.info("a remote configuration was applied", extra={"etag": remote.etag[:64]})
 
     def _revoked(self) -> None:
         self._state = AgentState.AGENT_REVOKED
@@ -353,27 +351,21 @@ class Agent:
             assert self._stop_event is not None
             self._stop_event.set()
 
-    def _make_client(self, config: AgentConfig) -> "transport.Client":
-        url = config.collector_url or self._credentials.collector_url
-        delivery = self._delivery
-        current = self._credentials if delivery is None else delivery.credentials
-        return make_client(config, url, current.agent_token)
-
     def _make_sender(self, queue: Queue | None) -> Sender:
         return Sender(
             queue=queue,
-            transport=self._client,
+            transport=self._clients.current,
             clock=self._clock,
             rng=self._rng,
-            interval_seconds=self._effective.interval_seconds,
-            catch_up_batches=self._effective.catch_up_batches,
-            labels=self._effective.labels,
+            interval_seconds=self._tuning.effective.interval_seconds,
+            catch_up_batches=self._tuning.effective.catch_up_batches,
+            labels=self._tuning.effective.labels,
             memory_bytes_max=min(
                 self._config.buffer_bytes_max, self._config.memory_limit_bytes // MEMORY_QUEUE_SHARE
             ),
             on_appended=self._on_appended,
-            on_config_etag=lambda etag: self._tell(lambda delivery: delivery.config_changed(etag)),
-            on_renew_token=lambda: self._tell(lambda delivery: delivery.renewal_wanted()),
+            on_config_etag=lambda etag: self._tell(lambda upkeep: upkeep.config_changed(etag)),
+            on_renew_token=lambda: self._tell(lambda upkeep: upkeep.renewal_wanted()),
         )
 
     def _make_collecting(self, sender: Sender, delivery: DeliveryLoop) -> CollectLoop:
@@ -382,24 +374,25 @@ class Agent:
             collectors=self._collectors,
             clock=self._clock,
             agent_id=self._credentials.agent_id,
-            effective=self._effective,
+            effective=self._tuning.effective,
             memory_limit_bytes=self._config.memory_limit_bytes,
             on_enqueued=delivery.wake,
             logger=self._log,
         )
 
-    def _make_delivery(self, sender: Sender) -> DeliveryLoop:
-        return DeliveryLoop(
-            sender=sender,
-            client=self._client,
+    def _make_upkeep(self, sender: Sender) -> UpkeepLoop:
+        return UpkeepLoop(
+            client=self._clients.current,
             clock=self._clock,
+            rng=self._rng,
             credentials=self._credentials,
             store=self._store,
-            on_config=self._take_remote if self._config.allow_remote_config else None,
-            on_revoked=self._revoked,
+            inventory=self._inventory,
+            delivery_state=lambda: sender.state,
+            on_config=self._tuning.take_remote if self._config.allow_remote_config else None,
             logger=self._log,
         )
 
-    def _tell(self, message: Callable[[DeliveryLoop], None]) -> None:
-        if self._delivery is not None:
-            message(self._delivery)
+    def _tell(self, message: Callable[[UpkeepLoop], None]) -> None:
+        if self._upkeep is not None:
+            message(self._upkeep)

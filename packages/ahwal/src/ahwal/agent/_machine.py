@@ -1,12 +1,16 @@
 """Which machine this is: an id that a copied disk does not have twice, and the usual names."""
 
 import hashlib
+import logging
 import os
 import platform
 import secrets
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
+
+from anyio import to_thread
 
 from ahwal._version import package_version
 from ahwal.errors import CredentialsError
@@ -30,6 +34,22 @@ def machine_id(state_dir: str) -> str | None:
         if text and text != "uninitialized":
             return hashlib.sha256(b"ahwal machine id\0" + text.encode()).hexdigest()[:32]
     return None
+
+
+async def is_same_machine(
+    enrolled: str, read: Callable[[], str | None], logger: logging.Logger
+) -> bool:
+    """Return whether this is the machine with the id `enrolled`; what is not known is no other."""
+    try:
+        current = await to_thread.run_sync(read)
+    except Exception as error:  # noqa: BLE001 - the function may be the embedder's code
+        # It may raise anything, which says nothing about the machine.
+        logger.warning("the machine's id cannot be read: %s: %s", type(error).__name__, error)
+        current = None
+    if current is None or not enrolled:
+        logger.warning("the machine's id cannot be read; it is not compared with enrolment")
+        return True
+    return current == enrolled
 
 
 def make_machine_id(state_dir: str) -> str:
