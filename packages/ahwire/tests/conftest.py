@@ -156,7 +156,81 @@ def _digest() -> notification.NotificationMessage:
     )
 
 
+def _rule() -> hub.ThresholdRule:
+    return hub.ThresholdRule(
+        rule_id="cpu-high",
+        version=3,
+        company_id="acme",
+        servers=("web:*", "db:1"),
+        matchers=(
+            hub.LabelMatcher(label="core", op=hub.MatchOp.NRE, value="cpu[0-9]+|total"),
+            hub.LabelMatcher(label="zone", op=hub.MatchOp.EQ, value=""),
+        ),
+        metric="ah_cpu_usage",
+        agg=hub.Aggregation.AVG,
+        agg_seconds=300,
+        op=hub.ThresholdOp.GTE,
+        threshold=0.9,
+        resolve_threshold=0.8,
+        for_seconds=60,
+        keep_firing_seconds=120,
+        severity=hub.EventSeverity.CRITICAL,
+        reminder_seconds=3600,
+        no_data=hub.NoData.ALERT,
+        no_data_after_seconds=300,
+        labels={"team": "Đội A"},
+        enabled=False,
+    )
+
+
+def _least_rule() -> hub.ThresholdRule:
+    return hub.ThresholdRule(
+        rule_id="r",
+        version=0,
+        metric="m",
+        op=hub.ThresholdOp.LT,
+        threshold=1,
+        severity=hub.EventSeverity.INFO,
+    )
+
+
+def _silence() -> hub.Silence:
+    return hub.Silence(
+        silence_id="night-work",
+        company_id="acme",
+        matchers=(
+            hub.LabelMatcher(label="server_id", op=hub.MatchOp.RE, value="web:.*"),
+            hub.LabelMatcher(label="severity", op=hub.MatchOp.NE, value="critical"),
+        ),
+        starts_at=AT,
+        ends_at=LATER,
+        recurrence=hub.Recurrence(
+            weekdays=(hub.Weekday.SAT, hub.Weekday.SUN),
+            from_="22:30",
+            to="06:00",
+            timezone="Asia/Ho_Chi_Minh",
+        ),
+        reason="bảo trì",
+        created_by="ops",
+    )
+
+
+def _whole_silence() -> hub.Silence:
+    return hub.Silence(silence_id="s", company_id="c", matchers=(), starts_at=AT, all=True)
+
+
 VALUES = {
+    "threshold_rule": _rule(),
+    "threshold_rule_least": _least_rule(),
+    "threshold_rules": hub.ThresholdRules(rules=(_rule(), _least_rule())),
+    "silence": _silence(),
+    "silence_whole_company": _whole_silence(),
+    "silences": hub.Silences(silences=(_silence(), _whole_silence())),
+    "fenced": hub.Fenced(newest=1781518830000),
+    "renew_request": hub.RenewRequest(agent_id="agent-1"),
+    "inventory_report": hub.InventoryReport(
+        agent_id="agent-1", inventory={"hostname": "h", "cpus": 2, "facts": {"k": "v"}}
+    ),
     "agent_record": _record(),
     "agent_record_pending": hub.AgentRecord(
         agent_id="a",

@@ -38,11 +38,27 @@ def test_times_of_every_writer_are_read(values, text, expected, changed):
 
 
 def test_hub_answers_may_be_wrapped(values):
-    for name in ("agent_record", "agent_page", "events_reply", "enroll_grant", "renew_grant"):
+    for name in (
+        "agent_record",
+        "agent_page",
+        "events_reply",
+        "enroll_grant",
+        "renew_grant",
+        "threshold_rules",
+        "silences",
+        "fenced",
+    ):
         value = values[name]
         assert type(value).from_json(b'{"data":' + value.to_json() + b"}") == value
     settings_ = values["company_settings"]
     assert hub.CompanySettings.from_json(b'{"data":' + settings_.to_json() + b"}") == settings_
+
+
+def test_an_attribute_s_own_name_is_unknown_to_json(values, changed):
+    value = values["silence"]
+    data = changed(value, ["recurrence", "from_"], "00:00")
+    assert type(value).from_json(data) == value
+    assert b'"from":"22:30"' in value.to_json()
 
 
 def test_an_unknown_field_named_data_does_not_hide_the_answer(values):

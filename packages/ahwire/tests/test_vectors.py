@@ -1,5 +1,6 @@
 """The golden vectors: bytes that programs of other versions and languages have on disk and wire."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,53 @@ MESSAGES = {
     ),
     "error_body": ErrorBody(code="rate_limited", message="slow down"),
 }
+
+
+# Beginnings of their SHA-256. A vector is never changed: a line here is only ever added.
+PINNED = {
+    "agent_config.hex": "12ded661ec948823",
+    "agent_page.json": "ea27f2ac1aff1544",
+    "agent_record.json": "fd0b6d75abb8ab18",
+    "agent_record_pending.json": "3a41f65bdf3feb77",
+    "company_settings.json": "688cbe23d0b01a17",
+    "company_settings_empty.json": "44136fa355b3678a",
+    "enroll_grant.json": "0eeb3d855bc03916",
+    "enroll_request.hex": "9bd5c62d6f3affa1",
+    "enroll_response.hex": "0067c745c41846d0",
+    "error_body.hex": "ae89212082dca086",
+    "event.json": "0c973020c0541622",
+    "event_group_down.json": "8d916cb6bc1c3678",
+    "events_reply.json": "de8e6058533007c5",
+    "events_request.json": "2c4029ffd1f013a3",
+    "fenced.json": "cf3cc8c258b58f6d",
+    "heartbeat.json": "7edda6d29c0cb7fa",
+    "incident_event.json": "5fc6fd0700718899",
+    "inventory.hex": "bec0f7f1dc2ac1da",
+    "inventory_report.json": "5a75e877c380bdde",
+    "metrics_ack.hex": "e200e26524011dd8",
+    "metrics_batch.hex": "47ac44ba3bc134b1",
+    "notification_digest.json": "955f3b24f08c6e11",
+    "notification_instant.json": "dd62369b3bccd329",
+    "renew_grant.json": "b0664dfad22ad180",
+    "renew_request.json": "b9171daa13c67874",
+    "renew_response.hex": "f4352e800c100c52",
+    "rule_changed.json": "f3611131ca0839af",
+    "seen_report.json": "2e16649866c68149",
+    "silence.json": "2e601275bd968005",
+    "silence_whole_company.json": "15a7b94c3987d926",
+    "silences.json": "7f6c5135a65c17fc",
+    "threshold_rule.json": "d41cd2846422198a",
+    "threshold_rule_least.json": "a970c1faea8029ba",
+    "threshold_rules.json": "e64bd35766c104f4",
+}
+
+
+def test_no_vector_was_ever_changed():
+    found = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        for path in sorted(VECTORS.iterdir())
+    }
+    assert found == PINNED
 
 
 def test_contract_encodes_to_its_vector_byte_for_byte(contract):

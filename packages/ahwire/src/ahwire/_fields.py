@@ -34,6 +34,7 @@ _TOKEN = re.compile(r"[!-~]+")
 _DURATION = re.compile(
     r"P(?=[0-9T])(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]+)?S)?)?"
 )
+_WALL_TIME = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]")
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -137,6 +138,12 @@ def duration(_instance: object, attribute: "attrs.Attribute[Any]", value: object
     """An ISO 8601 duration of days or less, such as `PT1M`."""
     if not _DURATION.fullmatch(_text(attribute, value, NAME_CHARS_MAX)):
         raise _fail(attribute, f"{shown(value)} is no ISO 8601 duration, such as PT5M")
+
+
+def wall_time(_instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
+    """A time of the wall clock to the minute, such as `09:30`."""
+    if not _WALL_TIME.fullmatch(_text(attribute, value, NAME_CHARS_MAX)):
+        raise _fail(attribute, f"{shown(value)} is no time of the day, such as 09:30")
 
 
 def uuid7(_instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:

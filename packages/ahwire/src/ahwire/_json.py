@@ -49,6 +49,8 @@ _TIME = re.compile(
 _SCALARS = (str, int, float, bool)
 ALWAYS_SENT = "ahwire.always_sent"
 """Metadata of a field that is encoded even when it has its default."""
+JSON_NAME = "ahwire.json_name"
+"""Metadata of a field whose name in JSON cannot be that of an attribute: the name in JSON."""
 
 
 class JsonContract:
@@ -257,8 +259,11 @@ def _class_hook(converter: "Converter", cls: Any) -> Hook:
         if _may_fail(attribute.type)
     }
     build = make_dict_structure_fn(cls, converter, **named)
-    aliases: Mapping[str, str] = cls._json_aliases  # the class is a JsonContract
-
+    renamed = _renamed(cls)
+    # Swapped, so that the attribute's name is as unknown to JSON as any other.
+    swapped = {**renamed, **{name: attribute for attribute, name in renamed.items()}}
+    aliases: Mapping[str, str] = {**cls._json_aliases, **swapped}  # the class is a JsonContract
+    optional = {each.name for each in attrs.fields(cls) if each.default is not attrs.NOTHING}
     # Its own, not one that it inherits: that makes values of its base.
     accept = cls.__dict__.get("_json_accept")
     at_once: Callable[[Any], Any] | None = accept.__func__ if accept is not None else None
@@ -271,12 +276,32 @@ def _class_hook(converter: "Converter", cls: Any) -> Hook:
         document = (
             {aliases.get(key, key): item for key, item in value.items()} if aliases else value
         )
+        if None in document.values():
+            document = {
+                key: item
+                for key, item in document.items()
+                if item is not None or key not in optional
+            }
         try:
             return build(document, kind)
         except KeyError as error:
-            raise DecodeError(field=str(error.args[0]), reason="is missing") from None
+            name = str(error.args[0])
+            raise DecodeError(field=renamed.get(name, name), reason="is missing") from None
+        except DecodeError as error:
+            if error.field not in renamed:
+                raise
+            raise DecodeError(field=renamed[error.field], reason=error.reason) from None
 
     return structure
+
+
+def _renamed(cls: Any) -> dict[str, str]:
+    """Attributes whose name in JSON is another, and that name; all of them are scalars."""
+    return {
+        attribute.name: attribute.metadata[JSON_NAME]
+        for attribute in attrs.fields(cls)
+        if JSON_NAME in attribute.metadata
+    }
 
 
 def _may_fail(kind: Any) -> bool:
@@ -318,9 +343,12 @@ def _union_hook(converter: "Converter", kinds: tuple[Any, ...]) -> Hook:
 def _class_unstructure_hook(converter: "Converter", cls: Any) -> Callable[[Any], Any]:
     from cattrs.gen import make_dict_unstructure_fn, override  # noqa: PLC0415  # slow to import
 
-    always: dict[str, Any] = {
-        attribute.name: override(omit_if_default=False)
-        for attribute in attrs.fields(cls)
-        if ALWAYS_SENT in attribute.metadata
+    special: dict[str, Any] = {
+        **{name: override(rename=json_name) for name, json_name in _renamed(cls).items()},
+        **{
+            attribute.name: override(omit_if_default=False)
+            for attribute in attrs.fields(cls)
+            if ALWAYS_SENT in attribute.metadata
+        },
     }
-    return make_dict_unstructure_fn(cls, converter, _cattrs_omit_if_default=True, **always)
+    return make_dict_unstructure_fn(cls, converter, _cattrs_omit_if_default=True, **special)

@@ -25,6 +25,19 @@ from ahwire._event import (
     RejectedEvent,
 )
 from ahwire._fields import JsonValue
+from ahwire._hub_rules import (
+    Aggregation,
+    LabelMatcher,
+    MatchOp,
+    NoData,
+    Recurrence,
+    Silence,
+    Silences,
+    ThresholdOp,
+    ThresholdRule,
+    ThresholdRules,
+    Weekday,
+)
 from ahwire._json import JsonContract
 from ahwire.errors import DecodeError
 
@@ -36,6 +49,7 @@ __all__ = [
     "AgentRecord",
     "AgentSettings",
     "AgentState",
+    "Aggregation",
     "CompanySettings",
     "EnrollGrant",
     "Event",
@@ -43,13 +57,26 @@ __all__ = [
     "EventType",
     "EventsReply",
     "EventsRequest",
+    "Fenced",
     "GroupDownSettings",
     "Heartbeat",
+    "InventoryReport",
     "JsonValue",
+    "LabelMatcher",
+    "MatchOp",
+    "NoData",
+    "Recurrence",
     "RejectedEvent",
     "RenewGrant",
+    "RenewRequest",
     "Seen",
     "SeenReport",
+    "Silence",
+    "Silences",
+    "ThresholdOp",
+    "ThresholdRule",
+    "ThresholdRules",
+    "Weekday",
 ]
 
 _COMPANIES_MAX = 1_000_000
@@ -204,6 +231,13 @@ class EnrollGrant(JsonContract):
 
 
 @attrs.frozen(kw_only=True)
+class RenewRequest(JsonContract):
+    """Body of `POST /credentials/renew`."""
+
+    agent_id: str = field(validator=check.identity)
+
+
+@attrs.frozen(kw_only=True)
 class RenewGrant(JsonContract):
     """Answer to `POST /credentials/renew`: a new token; the old one is good for an overlap."""
 
@@ -233,6 +267,29 @@ class SeenReport(JsonContract):
     seen: tuple[Seen, ...] = field(
         validator=check.items(check.instance(Seen), 0, limits.MAX_SEEN_PER_REPORT)
     )
+
+
+@attrs.frozen(kw_only=True)
+class InventoryReport(JsonContract):
+    """Body of `POST /inventory`.
+
+    Attributes:
+        inventory: the message Inventory in protobuf's JSON mapping. Copied; treat as read-only.
+    """
+
+    agent_id: str = field(validator=check.identity)
+    inventory: Mapping[str, JsonValue] = field(
+        converter=check.as_json, validator=check.json_object, hash=False
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Fenced(JsonContract):
+    """Answer 412 to `POST /events`: another sender has a newer fence, and nothing was taken."""
+
+    _json_may_be_wrapped: ClassVar[bool] = True
+
+    newest: int = field(validator=check.integer())
 
 
 @attrs.frozen(kw_only=True)
