@@ -7,13 +7,13 @@ state directory; its lock lets one in, and the system takes it back however that
 
 import os
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import anyio
 from prometheus_client import CollectorRegistry, multiprocess
 
-from ahwal import Agent, Sample, WALLockedError
+import ahwal.prometheus
+from ahwal import Agent, WALLockedError
 from ahwal.agent import CredentialStore, load_config
 
 workers = 3
@@ -22,13 +22,11 @@ agent_config = load_config(environ=os.environ)
 LOCK_RETRY_SECONDS = 1.0
 
 
-def collect() -> Iterator[Sample]:
-    """The sums over all workers, also over those that have ended."""
+def make_agent() -> Agent:
+    """An agent with the sums over all workers, also over those that have ended."""
     registry = CollectorRegistry()
     multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # has no types
-    for metric in registry.collect():
-        for sample in metric.samples:
-            yield Sample(sample.name, sample.value, sample.labels)
+    return Agent(agent_config, [ahwal.prometheus.collector(registry, "shop")])
 
 
 class Candidate(threading.Thread):
@@ -37,7 +35,7 @@ class Candidate(threading.Thread):
     def __init__(self) -> None:
         super().__init__(name="agent candidate", daemon=True)
         self.over = threading.Event()
-        self.agent = Agent(agent_config, collect)
+        self.agent = make_agent()
 
     def run(self) -> None:
         while not self.over.is_set():
@@ -46,7 +44,7 @@ class Candidate(threading.Thread):
                 self.over.set()
             except WALLockedError:  # another worker is the agent
                 self.over.wait(LOCK_RETRY_SECONDS)
-                self.agent = Agent(agent_config, collect)
+                self.agent = make_agent()
 
     def end(self) -> None:
         self.over.set()

@@ -20,7 +20,7 @@ from ahwal import WAL, Agent, AgentConfig, AgentState, Sample, enroll
 from ahwal.testing import ScriptedAnswer, ScriptedCollector, acknowledge, refuse
 
 PREFORK = Path(__file__).resolve().parents[2] / "examples" / "prefork"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0  # on a busy machine; most waits end within one
 
 
 def until(condition, what, seconds=PATIENCE_SECONDS):
@@ -377,25 +377,25 @@ def test_gunicorn_loses_nothing_through_an_outage_a_kill_9_a_reload_and_a_restar
     with gunicorn(config, tmp_path) as shop:
         first = shop.workers()
         agent = until(lambda: shop.holder() in first and shop.holder(), "a worker is the agent")
-        until(lambda: last_count(outages.accepted) == shop.served, "the sum of all workers")
+        until(lambda: last_count(outages.accepted) >= shop.served, "the sum of all workers")
 
         outages.away = True
         outages.wait_for_a_refusal()
         os.kill(agent, signal.SIGKILL)
         heir = until(lambda: shop.holder() not in (agent, 0) and shop.holder(), "an heir")
-        second = shop.workers(without={agent})
         outages.wait_for_a_refusal()
+        second = shop.workers(without={agent})
 
         shop.process.send_signal(signal.SIGHUP)
         third = shop.workers(without=first | second | {heir})
         until(lambda: shop.holder() in third, "one of the new workers is the agent")
-        outages.wait_for_a_refusal()
-
+        # At once, because each further refusal would double the agent's pause.
         outages.away = False
-        until(lambda: last_count(outages.accepted) == shop.served, "the sum after all that")
+        # More, where a worker was killed after it had counted and before it had answered.
+        until(lambda: last_count(outages.accepted) >= shop.served, "the sum after all that")
         shop.end()
     refused = points_of(outages.refused)
-    assert len({time_ms for _, time_ms in refused}) >= 3
+    assert len({time_ms for _, time_ms in refused}) >= 2
     assert refused <= points_of(outages.accepted)
     with WAL.open(Path(config.state_dir) / "wal") as wal:
         assert wal.stats().batches == 0
