@@ -32,7 +32,21 @@ class Running:
 
     def __init__(self, config, **options):
         self.clock = options.pop("clock", None) or FakeClock(now=time.time())
+        self._under_way = 0
         self.agent = make_agent(config, self.clock, **options)
+        client = self.agent._clients.current
+        for name in ("post_metrics", "get_config", "renew", "post_inventory"):
+            setattr(client, name, self._counted(getattr(client, name)))
+
+    def _counted(self, call):
+        async def counted(*arguments, **named):
+            self._under_way += 1
+            try:
+                return await call(*arguments, **named)
+            finally:
+                self._under_way -= 1
+
+        return counted
 
     async def __aenter__(self):
         self._group = anyio.create_task_group()
@@ -52,3 +66,13 @@ class Running:
             await self.clock.advance(seconds)
             await reaches(lambda before=before: self.agent.status().cycles > before)
             await reaches(lambda: self.clock.sleepers > 0)
+
+    async def steps(self, count, seconds=10.0):
+        """Cycles, each with all that follows from it: the requests, and what they bring."""
+        for _ in range(count):
+            await self.cycles(1, seconds)
+            calm = 0
+            with anyio.fail_after(5):
+                while calm < 4:
+                    await anyio.sleep(0.003)
+                    calm = 0 if self._under_way else calm + 1

@@ -42,9 +42,9 @@ async def test_the_inventory_is_sent_once_after_the_start_and_again_when_it_chan
     machine = Machine()
     config = attrs.evolve(config, interval_seconds=300)
     async with Running(config, read_inventory=machine) as running:
-        await running.cycles(1, seconds=300)
+        await running.steps(1, seconds=300)
         await reaches(lambda: len(reports(collector)) == 1)
-        await running.cycles(3, seconds=300)
+        await running.steps(3, seconds=300)
         assert machine.reads == 1
         # Checked each hour, and unchanged.
         await later(running, HOUR, lambda: machine.reads >= 3, seconds=300)
@@ -63,23 +63,23 @@ async def later(running, step_seconds, condition, *, seconds=10.0):
         if condition():
             return
         running.clock.step(step_seconds)
-        await running.cycles(1, seconds=seconds)
+        await running.steps(1, seconds=seconds)
     assert condition()
 
 
 async def test_an_unchanged_inventory_is_sent_again_after_a_day(config, collector):
     async with Running(attrs.evolve(config, interval_seconds=300)) as running:
-        await running.cycles(1, seconds=300)
+        await running.steps(1, seconds=300)
         await reaches(lambda: len(reports(collector)) == 1)
         running.clock.step(23 * HOUR)
-        await running.cycles(2, seconds=300)
+        await running.steps(2, seconds=300)
         assert len(reports(collector)) == 1
         await later(running, HOUR, lambda: len(reports(collector)) == 2, seconds=300)
 
 
 async def test_without_psutil_the_inventory_says_what_the_standard_library_knows(config, collector):
     async with Running(config) as running:
-        await running.cycles(1, seconds=PHASE + 0.01)
+        await running.steps(1, seconds=PHASE + 0.01)
         await reaches(lambda: reports(collector))
     (report,) = reports(collector)
     assert report.hostname
@@ -97,9 +97,9 @@ async def test_an_inventory_that_nobody_takes_is_no_failed_delivery_and_is_tried
 ):
     collector.always(answer, "/inventory")
     async with Running(config) as running:
-        await running.cycles(1, seconds=PHASE + 0.01)
+        await running.steps(1, seconds=PHASE + 0.01)
         for _ in range(5):
-            await running.cycles(1)
+            await running.steps(1)
         await reaches(lambda: len(collector.batches()) == 6)
         # Not before 30 s, although a step of delivery ends each 10 s.
         assert 1 <= len(reports(collector)) <= 2
@@ -108,7 +108,7 @@ async def test_an_inventory_that_nobody_takes_is_no_failed_delivery_and_is_tried
         collector.always(None, "/inventory")
         tried = len(reports(collector))
         await later(running, HOUR, lambda: len(reports(collector)) == tried + 1)
-        await running.cycles(10)
+        await running.steps(10)
         assert len(reports(collector)) == tried + 1
     assert caplog.text.count("the inventory could not be sent") == 1
     (record,) = [r for r in caplog.records if "inventory could not be sent" in r.getMessage()]
@@ -138,28 +138,28 @@ async def test_while_the_token_is_refused_nothing_but_the_probe_is_asked(config,
     collector.always(refuse(401, "unauthorized"))
     collector.always(refuse(401, "unauthorized"), "/config")
     async with Running(config) as running:
-        await running.cycles(1, seconds=PHASE + 0.01)
-        await running.cycles(3, seconds=100)
+        await running.steps(1, seconds=PHASE + 0.01)
+        await running.steps(3, seconds=100)
     assert {request.path for request in collector.requests()} == {"/metrics"}
 
 
 async def test_each_new_etag_is_fetched_once_and_a_304_ends_the_asking(config, collector, caplog):
     collector.config = RemoteConfig(etag="v1", interval_seconds=20)
     async with Running(config) as running:
-        await running.cycles(1, seconds=PHASE + 0.01)
+        await running.steps(1, seconds=PHASE + 0.01)
         await reaches(lambda: running.agent.status().interval_seconds == 20)
-        await running.cycles(4, seconds=20)
+        await running.steps(4, seconds=20)
         assert len(collector.requests("/config")) == 1
         collector.config = RemoteConfig(etag="v2", interval_seconds=30)
-        await running.cycles(1, seconds=20)
+        await running.steps(1, seconds=20)
         await reaches(lambda: running.agent.status().interval_seconds == 30)
-        await running.cycles(3, seconds=30)
+        await running.steps(3, seconds=30)
         assert len(collector.requests("/config")) == 2
         # An etag that leads nowhere: the collector still has v2.
         collector.script(acknowledge(config_etag="v3"))
-        await running.cycles(1, seconds=30)
+        await running.steps(1, seconds=30)
         await reaches(lambda: len(collector.requests("/config")) == 3)
-        await running.cycles(3, seconds=30)
+        await running.steps(3, seconds=30)
         assert len(collector.requests("/config")) == 3
     asked = [r.headers.get("if-none-match") for r in collector.requests("/config")]
     assert asked == [None, '"v1"', '"v2"']
@@ -172,7 +172,7 @@ async def test_a_configuration_that_cannot_be_had_is_asked_for_again_and_named(
     collector.config = RemoteConfig(etag="v1", interval_seconds=20)
     collector.script(refuse(503, "unavailable"), ScriptedAnswer(reset=True), path="/config")
     async with Running(config) as running:
-        await running.cycles(1, seconds=PHASE + 0.01)
+        await running.steps(1, seconds=PHASE + 0.01)
         await reaches(lambda: len(collector.requests("/config")) == 1)
         await later(running, 400, lambda: running.agent.status().interval_seconds == 20)
         assert len(collector.requests("/config")) == 3
@@ -195,9 +195,9 @@ async def test_an_answer_with_a_new_token_that_was_lost_is_asked_for_again_with_
     collector.script(lost, renewed("token-3"), path="/credentials/renew")
     store = CredentialStore(state_dir=str(tmp_path))
     async with Running(AgentConfig(state_dir=tmp_path, interval_seconds=10)) as running:
-        await running.cycles(1, seconds=PHASE + 0.01)
+        await running.steps(1, seconds=PHASE + 0.01)
         await reaches(lambda: len(collector.requests("/credentials/renew")) == 1)
-        await running.cycles(1)
+        await running.steps(1)
         assert store.load().agent_token == "canary-agent-token"
         await later(running, 400, lambda: store.load().agent_token == "token-3")
     sent = [r.headers["authorization"] for r in collector.requests("/credentials/renew")]
@@ -217,9 +217,9 @@ async def test_a_disk_that_refuses_the_new_token_keeps_the_old_file_and_is_tried
     obstacle.mkdir()
     store = CredentialStore(state_dir=str(tmp_path))
     async with Running(AgentConfig(state_dir=tmp_path, interval_seconds=10)) as running:
-        await running.cycles(1, seconds=PHASE + 0.01)
+        await running.steps(1, seconds=PHASE + 0.01)
         await reaches(lambda: len(collector.requests("/credentials/renew")) == 1)
-        await running.cycles(3)
+        await running.steps(3)
         await reaches(lambda: len(collector.batches()) == 4)
         # Used already, because the old one will end; and the old file is whole.
         last = collector.requests("/metrics")[-1].headers["authorization"]
@@ -259,14 +259,14 @@ async def test_a_token_is_renewed_although_metrics_are_refused_for_long(
     collector.always(refuse(503, "unavailable"))
     config = AgentConfig(state_dir=tmp_path, interval_seconds=10)
     async with Running(config, clock=clock) as running:
-        await running.cycles(1, seconds=PHASE + 0.01)
+        await running.steps(1, seconds=PHASE + 0.01)
         for _ in range(15):
-            await running.cycles(1)
+            await running.steps(1)
         assert collector.requests("/credentials/renew") == []
         for _ in range(60):
             if collector.requests("/credentials/renew"):
                 break
-            await running.cycles(1)
+            await running.steps(1)
     with anyio.fail_after(5):
         assert len(collector.requests("/credentials/renew")) == 1
     assert CredentialStore(state_dir=str(tmp_path)).load().agent_token == "scripted-token-2"
