@@ -86,6 +86,9 @@ class Planner:
         max_point_age_seconds: Points older than this are not sent.
         coding: Content coding of bodies.
         read_bytes_max: How much of the backlog is read and merged at once.
+        unanswered: Whether the last request got no answer. The next one then holds one batch: what
+            only finds out whether the collector is back need not cost the host a merge, each time
+            of a long outage.
     """
 
     def __init__(
@@ -112,6 +115,7 @@ class Planner:
         self.max_point_age_seconds = float(limits.MAX_POINT_AGE_SECONDS)
         self.coding = GZIP
         self.read_bytes_max = READ_BYTES_MAX
+        self.unanswered = False
         self._faults = MinuteLog(logger=logger)
         self._unreadable = False
         self._old_log = MinuteLog(logger=logger)
@@ -143,6 +147,10 @@ class Planner:
                 batches = [(each.key.id, _points(_parse(each))) for each in held]
                 self._books.seen(durable=durable, batches=batches)
         self._given_up = given_up
+
+    @property
+    def _group_limit(self) -> int:
+        return 1 if self.unanswered else self.group_max
 
     def _next_request(self) -> Request | None:
         while True:
@@ -186,7 +194,7 @@ class Planner:
         with self._backlog.lock:
             held = self._backlog.read(
                 durable=durable,
-                entries_max=max(2, self.group_max),
+                entries_max=max(2, self._group_limit),
                 bytes_max=self.read_bytes_max,
             )
             self._report_reading()
@@ -263,7 +271,7 @@ class Planner:
             return [head], None
         group: list[_Candidate] = []
         points = plain_bytes = 0
-        for candidate in candidates[: max(1, self.group_max)]:
+        for candidate in candidates[: max(1, self._group_limit)]:
             points += candidate.points
             plain_bytes += candidate.batch.ByteSize()
             over = points > limits.MAX_POINTS_PER_BATCH or plain_bytes > self.read_bytes_max

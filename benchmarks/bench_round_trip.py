@@ -1,0 +1,183 @@
+"""How does append, read, acknowledge compare with the queues one would use instead?
+
+One real 10 KB batch goes through each queue and is acknowledged, in turns. All are equally durable
+where it counts: an append is synced before it returns.
+
+An acknowledgement of ours is a line in the journal without a sync of its own: it survives kill -9
+at once, and a power cut after the next sync; an entry whose acknowledgement was lost comes again,
+which at least once allows. So each peer is measured twice: as it is, with each commit synced, and
+`relaxed`, where its reading and acknowledging commit without a sync of their own too, which is as
+near to ours as it can be set. The relaxed litequeue changes `PRAGMA synchronous` between the calls,
+and so do the others in their ways; what that costs is in their figures.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import diskcache
+import litequeue
+import persistqueue
+from _batches import batch_of_bytes
+from _harness import Options, Row, Times, in_turns, main, seconds_of
+
+from ahwal import WAL
+
+ROUNDS = 1500
+PEERS = {
+    "persist-queue SQLiteAckQueue": 10.0,
+    "litequeue with synchronous=FULL": 2.5,
+    "diskcache.Deque with sqlite_synchronous=2": 1.8,
+}
+FULL, NORMAL = 2, 1
+
+Turn = Callable[[], None]
+
+
+@contextmanager
+def ours(folder: Path, data: bytes) -> Iterator[Turn]:
+    """The WAL as it comes."""
+    with WAL.open(folder / "wal") as queue:
+
+        def turn() -> None:
+            queue.append(data)
+            entry = queue.oldest()
+            assert entry is not None
+            assert entry.data == data
+            queue.remove(entry.id)
+
+        yield turn
+
+
+def synced(connection: Any, level: int) -> None:
+    """Set how a SQLite connection commits."""
+    connection.execute(f"PRAGMA synchronous = {level}")
+
+
+@contextmanager
+def persist_queue(folder: Path, data: bytes, *, relaxed: bool) -> Iterator[Turn]:
+    """Finished entries are cleared by its own call now and then, as its manual says."""
+    queue = persistqueue.SQLiteAckQueue(str(folder / f"persist-{relaxed}"), auto_commit=True)
+    connection: Any = queue._putter  # noqa: SLF001 - there is no other way to the setting
+    (level,) = connection.execute("PRAGMA synchronous").fetchone()
+    assert level == FULL, "SQLite's default is not what this comparison is about"
+    turns = 0
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        if relaxed:
+            synced(connection, FULL)
+        queue.put(data)
+        if relaxed:
+            synced(connection, NORMAL)
+        item = queue.get()
+        assert item == data
+        queue.ack(item)
+        if turns % 1000 == 0:
+            queue.clear_acked_data(keep_latest=0)
+
+    yield turn
+    queue.close()
+
+
+@contextmanager
+def lite_queue(folder: Path, data: bytes, *, relaxed: bool) -> Iterator[Turn]:
+    """Finished entries are pruned now and then, as its manual says."""
+    queue: Any = litequeue.LiteQueue(str(folder / f"lite-{relaxed}.sqlite"))
+    synced(queue.conn, FULL)
+    turns = 0
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        if relaxed:
+            synced(queue.conn, FULL)
+        queue.put(data)
+        if relaxed:
+            synced(queue.conn, NORMAL)
+        message = queue.pop()
+        assert message.data == data
+        queue.done(message.message_id)
+        if turns % 1000 == 0:
+            queue.prune()
+
+    yield turn
+    queue.close()
+
+
+@contextmanager
+def disk_cache(folder: Path, data: bytes, *, relaxed: bool) -> Iterator[Turn]:
+    """It has no acknowledgement: what popleft returned is gone, which is at most once."""
+    path = str(folder / f"diskcache-{relaxed}")
+    cache = diskcache.Cache(path, eviction_policy="none", sqlite_synchronous=FULL)
+    queue = diskcache.Deque.fromcache(cache)
+
+    def turn() -> None:
+        if relaxed:
+            cache.reset("sqlite_synchronous", FULL, update=False)
+        queue.append(data)
+        if relaxed:
+            cache.reset("sqlite_synchronous", NORMAL, update=False)
+        assert queue.popleft() == data
+
+    yield turn
+    cache.close()
+
+
+def measure(options: Options) -> list[Row]:
+    """One turn of each queue a round."""
+    data = batch_of_bytes(10_000)
+    makers = dict(zip(PEERS, (persist_queue, lite_queue, disk_cache), strict=True))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=Path.cwd())))
+        turns = {"ours": stack.enter_context(ours(folder, data))}
+        for name, maker in makers.items():
+            turns[name] = stack.enter_context(maker(folder, data, relaxed=False))
+            turns[relaxed(name)] = stack.enter_context(maker(folder, data, relaxed=True))
+        cases = {name: measured(turn) for name, turn in turns.items()}
+        times = in_turns(cases, rounds=options.rounds(ROUNDS), warm_up=options.rounds(100))
+    return [row(name, limit, times) for name, limit in PEERS.items()]
+
+
+def relaxed(name: str) -> str:
+    """The name of a peer whose acknowledgements have no sync of their own."""
+    return f"{name}, relaxed"
+
+
+def measured(turn: Turn) -> Callable[[], float]:
+    """The time of one turn."""
+    return lambda: seconds_of(turn)
+
+
+def row(name: str, limit: float, times: dict[str, Times]) -> Row:
+    """The answer for one peer, the relaxed one beside it."""
+    us, peer, loose = times["ours"], times[name], times[relaxed(name)]
+    ratio = peer.median / us.median
+    note = (
+        f"relaxed, with reading and acknowledging not synced, the peer takes {loose.micros()}: "
+        f"ours is {loose.median / us.median:.1f} x that; our acknowledgement has no sync of its own"
+    )
+    if ratio < limit:
+        note += "; a sync is most of either's time, so a busy disk brings both together"
+    return Row(
+        question=f"append, read, acknowledge, durable, against {name}",
+        measured=f"{ratio:.1f} x: {us.micros()} against {peer.micros()}",
+        value=round(ratio, 2),
+        limit=limit,
+        less_is_better=False,
+        target=f"at least {limit:g} x",
+        note=note,
+        figures={
+            "ours_median_us": round(us.median * 1e6, 1),
+            "peer_median_us": round(peer.median * 1e6, 1),
+            "relaxed_peer_median_us": round(loose.median * 1e6, 1),
+            "relaxed_ratio": round(loose.median / us.median, 2),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main(__file__, measure, packages=["ahwal", "isal", "persist-queue", "litequeue", "diskcache"])
