@@ -1,4 +1,4 @@
-"""Generates the message module of ahwire's agent.proto: `protogen.py FOLDER` writes FOLDER/ahwire/.
+"""Generates the message modules of ahwire's schemas: `protogen.py FOLDER` writes FOLDER/ahwire/.
 
 The compiler's version decides which protobuf runtimes the generated code accepts: 1.71.0 makes
 code for 5.29 to 7, so that an embedded agent forces no version on its host. It comes in an
@@ -13,6 +13,7 @@ from pathlib import Path
 
 COMPILER = "grpcio-tools==1.71.0"
 SOURCES = Path(__file__).resolve().parents[2] / "packages" / "ahwire" / "src"
+SCHEMAS = ("ahwire/agent.proto", "ahwire/remote_write.proto")
 NO_COMPILER = 3  # exit code: the compiler cannot be had
 
 
@@ -40,7 +41,7 @@ def generate(folder: Path) -> None:
         subprocess.run(
             [
                 *(python, "-m", "grpc_tools.protoc", f"-I{SOURCES}"),
-                *(f"--python_out={folder}", f"--pyi_out={folder}", "ahwire/agent.proto"),
+                *(f"--python_out={folder}", f"--pyi_out={folder}", *SCHEMAS),
             ],
             check=True,
         )

@@ -22,7 +22,8 @@ def test_the_generated_messages_are_up_to_date(tmp_path):
             pytest.fail(f"CI has the compiler: {done.stderr}", pytrace=False)
         pytest.skip(f"NOT COMPARED, the compiler cannot be had: {done.stderr}")
     assert done.returncode == 0, done.stderr
-    for name in ("ahwire/agent_pb2.py", "ahwire/agent_pb2.pyi"):
+    modules = ("ahwire/agent_pb2", "ahwire/remote_write_pb2")
+    for name in [f"{module}.{kind}" for module in modules for kind in ("py", "pyi")]:
         generated = (tmp_path / name).read_text(encoding="utf-8")
         committed = (SOURCES / name).read_text(encoding="utf-8")
-        assert committed == generated, f"{name} is not what agent.proto makes: run nox -s proto"
+        assert committed == generated, f"{name} is not what its schema makes: run nox -s proto"

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError as MessageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ahwire import agent_pb2
+from ahwire import agent_pb2, remote_write_pb2
 from ahwire.errors import DecodeError
 
 VECTORS = Path(__file__).parent / "vectors"
@@ -190,8 +190,9 @@ MESSAGES = sorted(path.stem for path in VECTORS.glob("*.hex"))
 
 
 def vector(name):
-    kind = getattr(agent_pb2, "".join(part.capitalize() for part in name.split("_")))
-    return kind, bytes.fromhex((VECTORS / f"{name}.hex").read_text())
+    kind_name = "".join(part.capitalize() for part in name.split("_"))
+    module = agent_pb2 if hasattr(agent_pb2, kind_name) else remote_write_pb2
+    return getattr(module, kind_name), bytes.fromhex((VECTORS / f"{name}.hex").read_text())
 
 
 @pytest.mark.parametrize("name", MESSAGES)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ahwire import remote_write_pb2
 from ahwire.agent_pb2 import (
     AgentConfig,
     AgentStats,
@@ -20,6 +21,7 @@ from ahwire.agent_pb2 import (
     RenewResponse,
     Series,
 )
+from ahwire.remote_write_pb2 import Request, WriteRequest
 
 VECTORS = Path(__file__).parent / "vectors"
 
@@ -97,6 +99,40 @@ MESSAGES = {
         memory_bytes=1 << 33,
         facts={"k": "v"},
     ),
+    "write_request": WriteRequest(
+        timeseries=[
+            remote_write_pb2.TimeSeries(
+                labels=[
+                    remote_write_pb2.Label(name="__name__", value="up"),
+                    remote_write_pb2.Label(name="zone", value="Đà Nẵng"),
+                ],
+                samples=[
+                    remote_write_pb2.Sample(value=1, timestamp=1781518830000),
+                    remote_write_pb2.Sample(value=-0.0, timestamp=-1),
+                ],
+                exemplars=[remote_write_pb2.Exemplar(timestamp=5)],
+                histograms=[remote_write_pb2.Histogram(timestamp=6)],
+            )
+        ],
+        metadata=[
+            remote_write_pb2.MetricMetadata(
+                type=2, metric_family_name="up", help="h", unit="seconds"
+            )
+        ],
+    ),
+    "request": Request(
+        symbols=["", "__name__", "up", "help"],
+        timeseries=[
+            remote_write_pb2.SymbolSeries(
+                labels_refs=[1, 2],
+                samples=[remote_write_pb2.Sample(value=1, timestamp=1781518830000)],
+                histograms=[remote_write_pb2.Histogram(timestamp=6)],
+                exemplars=[remote_write_pb2.Exemplar(timestamp=5)],
+                metadata=remote_write_pb2.SymbolMetadata(type=2, help_ref=3, unit_ref=0),
+                created_timestamp=7,
+            )
+        ],
+    ),
     "error_body": ErrorBody(code="rate_limited", message="slow down"),
 }
 
@@ -129,6 +165,7 @@ PINNED = {
     "renew_grant.json": "b0664dfad22ad180",
     "renew_request.json": "b9171daa13c67874",
     "renew_response.hex": "f4352e800c100c52",
+    "request.hex": "ebea4a271d0f2727",
     "rule_changed.json": "f3611131ca0839af",
     "seen_report.json": "2e16649866c68149",
     "silence.json": "2e601275bd968005",
@@ -137,6 +174,7 @@ PINNED = {
     "threshold_rule.json": "d41cd2846422198a",
     "threshold_rule_least.json": "a970c1faea8029ba",
     "threshold_rules.json": "e64bd35766c104f4",
+    "write_request.hex": "4ed20c2a128ede44",
 }
 
 
