@@ -210,6 +210,7 @@ class Agent:
             interval_seconds=self._tuning.effective.interval_seconds,
             uptime_seconds=0.0 if started is None else self._clock.monotonic() - started,
             cycles=0 if self._collecting is None else self._collecting.cycles,
+            missed_cycles=0 if self._collecting is None else self._collecting.missed,
             sender=sender,
         )
 

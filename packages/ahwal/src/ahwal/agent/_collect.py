@@ -21,14 +21,19 @@ _NO_NAME = re.compile(r"[^a-z0-9_]")
 
 T = TypeVar("T")
 
-# What an embedding program passes: called once a cycle, in a thread of its own.
 Collect = Callable[[], Iterable[Sample]]
+"""What an embedding program passes: called once a cycle, in a thread of its own."""
+
 DEFAULT_NAME = "collect"
 
 
 @runtime_checkable
 class Collector(Protocol):
-    """A named source of samples. Its methods may block; they run in a thread, one at a time."""
+    """A named source of samples. Its methods may block; they run in a thread, one at a time.
+
+    One that takes over 10 seconds, or over an interval that is shorter, has no samples in this
+    cycle and is left alone until it comes back. In one cycle 200,000 samples are taken in all.
+    """
 
     @property
     def name(self) -> str:
@@ -119,11 +124,20 @@ class CollectorSet:
     Args:
         collectors: From `to_collectors`.
         logger: Where failures go: once when a collector begins to fail, once when it works again.
+        samples_max: What is taken in one cycle; more is left out, which is logged when it begins.
     """
 
-    def __init__(self, *, collectors: Sequence[Collector], logger: logging.Logger) -> None:
+    def __init__(
+        self,
+        *,
+        collectors: Sequence[Collector],
+        logger: logging.Logger,
+        samples_max: int = SAMPLES_MAX,
+    ) -> None:
         self._collectors = collectors
         self._log = logger
+        self._samples_max = samples_max
+        self._over = False
         self._calls = {
             c.name: DaemonCalls(name=f"collector {c.name}", calls_max=1) for c in collectors
         }
@@ -155,10 +169,17 @@ class CollectorSet:
             if collector.name not in left_out:
 
                 def collect_all(collector: Collector = collector) -> list[Sample]:
-                    return _checked(collector.collect())
+                    return _checked(collector.collect(), self._samples_max)
 
                 samples += await self._guarded(collector, collect_all, timeout_seconds) or []
-        return samples[:SAMPLES_MAX]
+        over = len(samples) > self._samples_max
+        if over and not self._over:
+            self._log.warning(
+                "the collectors gave more than %d samples in one cycle; the rest is left out",
+                self._samples_max,
+            )
+        self._over = over
+        return samples[: self._samples_max]
 
     async def _guarded(
         self, collector: Collector, call: Callable[[], T], timeout_seconds: float
@@ -185,12 +206,13 @@ class CollectorSet:
         return None
 
 
-def _checked(samples: Iterable[Sample]) -> list[Sample]:
+def _checked(samples: Iterable[Sample], samples_max: int) -> list[Sample]:
+    """Return the samples, at most one more than wanted: enough to see that there are too many."""
     checked: list[Sample] = []
     for sample in samples:
         if not isinstance(sample, Sample):
             raise TypeError(f"a collector returned {type(sample).__name__}, not Sample")
         checked.append(sample)
-        if len(checked) >= SAMPLES_MAX:
+        if len(checked) > samples_max:
             break
     return checked

@@ -15,7 +15,7 @@ from ahwal.sender import DeliveryState, Sender
 from ahwire import now_ms, phase_offset
 
 COLLECTOR_TIMEOUT_SECONDS = 10.0
-MEMORY_WARNING_EVERY_SECONDS = 3600.0
+WARNING_EVERY_SECONDS = 3600.0
 
 
 class CollectLoop:
@@ -33,6 +33,7 @@ class CollectLoop:
 
     Attributes:
         cycles: Cycles that put a batch into the queue.
+        missed: Cycles that were left out, because the one before took longer than the interval.
     """
 
     def __init__(
@@ -59,7 +60,9 @@ class CollectLoop:
         self._changed = anyio.Event()
         self._cycle_seconds = 0.0
         self._memory_warned_at: float | None = None
+        self._missed_warned_at: float | None = None
         self.cycles = 0
+        self.missed = 0
 
     def apply(self, effective: Effective) -> None:
         """Use other settings from now on; a shorter interval shortens the wait under way."""
@@ -89,7 +92,9 @@ class CollectLoop:
                 # life of the host program.
                 self._log.exception("a collection cycle failed")
             self._on_enqueued()
-            schedule = schedule.following(self._clock.monotonic())
+            following = schedule.following(self._clock.monotonic())
+            self._count_missed(following.cycles_after(schedule) - 1)
+            schedule = following
 
     async def _cycle(self) -> None:
         if self._sender.state is DeliveryState.AGENT_REVOKED:
@@ -113,12 +118,26 @@ class CollectLoop:
         self.cycles += 1
         self._cycle_seconds = self._clock.monotonic() - started
 
+    def _count_missed(self, missed: int) -> None:
+        if not missed:
+            return
+        self.missed += missed
+        now, warned = self._clock.monotonic(), self._missed_warned_at
+        if warned is None or now - warned >= WARNING_EVERY_SECONDS:
+            self._missed_warned_at = now
+            self._log.warning(
+                "a collection took longer than the interval of %g s; %d cycles were left out so "
+                "far: a collector is slow, or the disk is",
+                self._effective.interval_seconds,
+                self.missed,
+            )
+
     def _watch_memory(self, rss_bytes: int) -> None:
         over = rss_bytes > self._memory_limit_bytes
         self._sender.save_memory(over)
         now = self._clock.monotonic()
         warned = self._memory_warned_at
-        if over and (warned is None or now - warned >= MEMORY_WARNING_EVERY_SECONDS):
+        if over and (warned is None or now - warned >= WARNING_EVERY_SECONDS):
             self._memory_warned_at = now
             self._log.warning(
                 "the process takes %d MiB, over limits.memory_limit; buffers are made smaller",

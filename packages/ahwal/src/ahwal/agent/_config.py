@@ -124,6 +124,8 @@ class AgentConfig:
             if value in setting.choices:
                 return None
             return f"{setting.names} is {value!r}; valid is {setting.range}"
+        if isinstance(value, str) and "\0" in value:
+            return f"{setting.names} holds a NUL character, which no system takes; remove it"
         if setting.kind not in (Kind.SECONDS, Kind.BYTES, Kind.COUNT):
             return None
         low, valid = setting.low, setting.range

@@ -13,6 +13,7 @@ from ahwal.errors import ConfigError
 CONFIG_BYTES_MAX = 1 << 20
 # These `AH_*` variables are read by the command line itself and are no settings.
 OTHER_VARIABLES = frozenset({"AH_CONFIG", "AH_LICENSE"})
+_ALIKE = 0.85
 _BY_KEY = {setting.key: setting for setting in SETTINGS}
 
 
@@ -52,6 +53,7 @@ def load_config(
         text = (environ or {}).get(setting.variable, "")
         if text:
             take(setting, text, setting.variable)
+    problems.extend(_misspelt(environ or {}))
     for key, text in (flags or {}).items():
         take(_BY_KEY[key], text, _BY_KEY[key].flag)
     try:
@@ -81,7 +83,9 @@ def _read(file: str) -> object:
         raise ConfigError(f"{file}: over {CONFIG_BYTES_MAX} bytes; this is no configuration")
     try:
         return yaml.safe_load(data) or {}
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except Exception as error:  # noqa: BLE001 - see below
+        # What claims to be a date, a number or a truth value and is none makes the library fail
+        # with whatever its own code raises then.
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
         # The error's own text may quote the file, which may hold a secret.
@@ -92,12 +96,22 @@ def _flatten(document: object, prefix: str = "") -> Iterator[tuple[str, object]]
     if not isinstance(document, dict):
         raise ConfigError("the configuration must be a list of `setting: value` lines")
     for name, value in document.items():
-        key = f"{prefix}{name}"
+        key = f"{prefix}{name}" if isinstance(name, str) else f"{prefix}{type(name).__name__}"
         section = any(known.startswith(f"{key}.") for known in _BY_KEY)
         if section and isinstance(value, dict):
             yield from _flatten(value, f"{key}.")
         else:
             yield key, value
+
+
+def _misspelt(environ: Mapping[str, str]) -> Iterator[str]:
+    """Name variables that look like one of ours; others may begin with `AH_` for their own sake."""
+    known = {setting.variable for setting in SETTINGS} | OTHER_VARIABLES
+    for name in sorted(environ):
+        if name.startswith("AH_") and name not in known:
+            close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=_ALIKE)
+            if close:
+                yield f"{name} is not a setting; did you mean {close[0]}?"
 
 
 def _unknown(key: str) -> str:

@@ -23,6 +23,10 @@ class Schedule:
         step = max(1, missed + 1)
         return evolve(self, due=self.due + step * self.interval_seconds)
 
+    def cycles_after(self, earlier: Self) -> int:
+        """Return how many intervals this schedule's cycle lies after that of `earlier`."""
+        return round((self.due - earlier.due) / self.interval_seconds)
+
     def with_interval(self, interval_seconds: float, now: float) -> Self:
         """Return the schedule with another interval; the next cycle is never later than that."""
         if interval_seconds == self.interval_seconds:

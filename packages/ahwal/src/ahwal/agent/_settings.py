@@ -15,6 +15,8 @@ from ahwal.errors import ConfigError
 
 _UNITS_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _UNITS_BYTES = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_COUNT_BEYOND = 10**15
+_COUNT_CHARS_MAX = 16
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 
 
@@ -154,7 +156,10 @@ def parse(setting: Setting, value: object) -> object:
         case Kind.SECONDS:
             return _quantity(setting, value, _UNITS_SECONDS, "a duration like 30s, 5m, 24h")
         case Kind.BYTES:
-            return int(_quantity(setting, value, _UNITS_BYTES, "a size like 50MiB, 1GiB"))
+            size = _quantity(setting, value, _UNITS_BYTES, "a size like 50MiB, 1GiB")
+            if not math.isfinite(size):
+                raise _wrong(setting, value, setting.range)
+            return int(size)
         case Kind.COUNT:
             return _count(setting, value)
         case Kind.FLAG:
@@ -213,13 +218,23 @@ def show_bytes(size: float) -> str:
 
 
 def _wrong(setting: Setting, value: object, valid: str) -> ConfigError:
-    shown = "..." if isinstance(value, (dict, list)) else repr(value)[:80]
+    shown = "..." if isinstance(value, (dict, list, set, tuple)) else _shown(value)
     return ConfigError(f"{setting.key} is {shown}; valid is {valid}")
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)[:80]
+    except ValueError:
+        return "a number of thousands of digits"  # Python refuses to write one out.
 
 
 def _quantity(setting: Setting, value: object, units: Mapping[str, float], valid: str) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise _wrong(setting, "a number beyond all bounds", setting.range) from None
     found = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
     factor = units.get(found[2].lower()) if found else None
     if found is None or factor is None:
@@ -228,9 +243,9 @@ def _quantity(setting: Setting, value: object, units: Mapping[str, float], valid
 
 
 def _count(setting: Setting, value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _COUNT_BEYOND:
         return value
-    if isinstance(value, str) and value.strip().isdecimal():
+    if isinstance(value, str) and len(value) < _COUNT_CHARS_MAX and value.strip().isdecimal():
         return int(value)
     raise _wrong(setting, value, setting.range)
 
@@ -261,4 +276,7 @@ def _pairs(setting: Setting, value: object) -> dict[str, str]:
         return {name.strip(): text.strip() for name, _, text in parts}
     if not isinstance(value, dict):
         raise _wrong(setting, value, setting.range)
-    return {str(name): str(text) for name, text in value.items()}
+    try:
+        return {str(name): str(text) for name, text in value.items()}
+    except ValueError:
+        raise _wrong(setting, value, setting.range) from None

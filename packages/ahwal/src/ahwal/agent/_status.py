@@ -8,7 +8,13 @@ from ahwal.sender import SenderStatus
 
 
 class AgentState(StrEnum):
-    """What an agent is doing. While it runs, its delivery state says more."""
+    """What an agent is doing. While it runs, its delivery state says more.
+
+    `new`: not running yet; it opens its queue. `running`. `identity_mismatch`: the state directory
+    belongs to another machine; it sends nothing and waits to be stopped. `agent_revoked`: it sends
+    nothing any more and waits to be stopped. `stopped`: `run` has returned; what was queued is on
+    disk. `failed`: it ended with an error, which `AgentStatus.error` names.
+    """
 
     NEW = "new"
     RUNNING = "running"
@@ -32,6 +38,7 @@ class AgentStatus:
         interval_seconds: The collection interval in force.
         uptime_seconds: Since `run` began.
         cycles: Collections that were made.
+        missed_cycles: Collections that were left out because the one before took too long.
         sender: The sender's figures; None before it started.
     """
 
@@ -44,6 +51,7 @@ class AgentStatus:
     interval_seconds: float
     uptime_seconds: float
     cycles: int
+    missed_cycles: int
     sender: SenderStatus | None
 
     def line(self) -> str:

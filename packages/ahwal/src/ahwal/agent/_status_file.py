@@ -87,6 +87,7 @@ def to_document(status: AgentStatus) -> dict[str, object]:
         "interval_seconds": status.interval_seconds,
         "uptime_seconds": round(status.uptime_seconds, 1),
         "cycles": status.cycles,
+        "missed_cycles": status.missed_cycles,
     }
     sender = status.sender
     if sender is not None:

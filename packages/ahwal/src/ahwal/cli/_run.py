@@ -23,9 +23,11 @@ def run(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
     configure_logging(config)
     ledger = None if options.ledger is None else Ledger(options.ledger)
     try:
+        host = _host()
         agent = Agent(
             config,
-            _host_collectors(),
+            host.collectors(),
+            read_inventory=host.inventory,
             on_appended=None if ledger is None else ledger.record,
         )
         anyio.run(_run, agent, options)
@@ -35,9 +37,9 @@ def run(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-def _host_collectors() -> Any:
+def _host() -> Any:
     try:
-        return importlib.import_module("ahwal.host").collectors()
+        return importlib.import_module("ahwal.host")
     except ModuleNotFoundError as error:
         raise ConfigError(str(error)) from error
 
