@@ -68,6 +68,9 @@ class Committer:
                 room_bytes=parts.keeper.room_bytes,
                 after_chunk=lambda: None,
             )
+        except BaseException:
+            parts.index.void(put.new)
+            raise
         finally:
             # The line may be on disk: a record that used one of these ids would complete it.
             parts.writer.next_id = max(parts.writer.next_id, end_id)

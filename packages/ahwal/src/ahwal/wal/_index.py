@@ -7,7 +7,8 @@ with its own id behind it for a replacement. Tuples compare as the queue is orde
 
 import heapq
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ahwal.wal._journal import Put
@@ -15,6 +16,8 @@ from ahwal.wal._record import HEADER_BYTES
 from ahwal.wal._segment import Segment
 
 Place = tuple[int, ...]
+# Ids of replacements that failed, of which so many are remembered.
+_VOID_IDS_MAX = 4096
 
 
 class Spot(NamedTuple):
@@ -50,6 +53,7 @@ class Index:
         # The places of replacements that are not done, in order. They are few.
         self._placed: list[Place] = []
         self._puts: list[Put] = []
+        self._void: deque[int] = deque(maxlen=_VOID_IDS_MAX)
         self.live = 0
         self.dead: set[Segment] = set()
         self.segment_bytes = 0
@@ -151,6 +155,10 @@ class Index:
                 insort(self._placed, place)
         self._puts.append(put)
 
+    def void(self, record_ids: Iterable[int]) -> None:
+        """A replacement failed: should a power cut show some of its records, they are done."""
+        self._void.extend(record_ids)
+
     def in_order(self) -> Iterator[Spot]:
         """The records that are not done, as the queue is ordered; the index must not change."""
         if not self._placed:
@@ -204,6 +212,7 @@ class Index:
         # even where its segment is gone.
         for put in self._puts:
             acks.update(new for new in put.new if self.find(new) is None)
+        acks.update(self._void)
         return sorted(record_id for record_id in acks if record_id > watermark), list(self._puts)
 
     def _forget_finished_puts(self) -> None:
