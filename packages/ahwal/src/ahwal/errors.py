@@ -52,7 +52,7 @@ class CredentialsError(AhwalError):
 
 
 class NotEnrolledError(CredentialsError):
-    """The state directory holds no identity."""
+    """The state directory holds no identity: `enroll`, or `ahagent enroll`, gives it one."""
 
 
 class AlreadyEnrolledError(CredentialsError):
@@ -106,7 +106,7 @@ class TransportError(AhwalError):
 
 
 class BusyError(AhwalError):
-    """Too many blocking calls hang."""
+    """Earlier blocking calls (name look-ups, a collector) hang, and no more are begun."""
 
 
 class QueueError(AhwalError):
@@ -114,7 +114,7 @@ class QueueError(AhwalError):
 
 
 class QueueClosedError(QueueError):
-    """The queue was used after `close`."""
+    """The queue was used after `close`, or in a process that it does not belong to."""
 
 
 class EntryTooLargeError(QueueError):

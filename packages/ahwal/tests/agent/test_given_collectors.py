@@ -1,11 +1,13 @@
 """What an embedding program may pass: a function, collectors, or both in one sequence."""
 
+import itertools
+import logging
 from functools import partial
 
 import pytest
 
 from ahwal import ConfigError, Sample
-from ahwal.agent._collect import FunctionCollector, to_collectors
+from ahwal.agent._collect import CollectorSet, FunctionCollector, to_collectors
 
 
 def orders():
@@ -60,3 +62,25 @@ def test_two_collectors_of_one_name_and_what_is_neither_are_refused():
     ):
         with pytest.raises(ConfigError):
             to_collectors(given)
+
+
+@pytest.mark.anyio
+async def test_what_is_over_the_limit_of_a_cycle_is_left_out_and_said_once(caplog):
+    """Also of a collector that would never end."""
+
+    def endless():
+        return (Sample("n", n) for n in itertools.count())
+
+    collectors = CollectorSet(
+        collectors=to_collectors([orders, endless]),
+        logger=logging.getLogger("ahwal.agent"),
+        samples_max=5,
+    )
+    for _ in range(3):
+        samples = await collectors.collect(timeout_seconds=5.0)
+        assert [sample.name for sample in samples] == ["orders", "n", "n", "n", "n"]
+    assert [record.message for record in caplog.records] == [
+        "the collectors gave more than 5 samples in one cycle; the rest is left out"
+    ]
+    assert len(await collectors.collect(disabled=["endless"], timeout_seconds=5.0)) == 1
+    assert len(caplog.records) == 1

@@ -19,16 +19,23 @@ from attrs import define, field, frozen
 
 
 class DropReason(StrEnum):
-    """Why points will never be delivered."""
+    """Why points will never be delivered by this agent.
 
-    BAD_REQUEST = "bad_request"
-    INVALID_SERIES = "invalid_series"
+    The collector decided, with its own code: `bad_request`, `invalid_series`, `refused`,
+    `too_large`, `unsupported_encoding`. This library did: `bad_sample`, `not_finite` (before the
+    queue), `too_old`, `unreadable`, `quarantined` (the batch is kept aside). The queue gave them
+    up: `evicted`. `no_room` is for queues that take nothing more; with those of this library it
+    stays 0.
+    """
+
+    BAD_REQUEST = "bad_request"  # the whole batch could not be read
+    INVALID_SERIES = "invalid_series"  # nothing in the batch was acceptable
     REFUSED = "refused"  # a part of a batch that was otherwise accepted
-    TOO_LARGE = "too_large"
-    UNSUPPORTED_ENCODING = "unsupported_encoding"
-    TOO_OLD = "too_old"
+    TOO_LARGE = "too_large"  # a single point over the collector's limit
+    UNSUPPORTED_ENCODING = "unsupported_encoding"  # not even gzip
+    TOO_OLD = "too_old"  # older than the collector's window
     EVICTED = "evicted"  # by the queue, for age or size, or found corrupt in it
-    UNREADABLE = "unreadable"
+    UNREADABLE = "unreadable"  # an entry of the queue that is no batch
     QUARANTINED = "quarantined"
     NOT_FINITE = "not_finite"
     BAD_SAMPLE = "bad_sample"  # a name or label that the protocol cannot carry

@@ -20,7 +20,7 @@ class SenderStatus:
         on_disk: Whether new batches go to the disk, not to memory.
         queued_batches: Batches in both queues.
         queue_bytes: Bytes that they take.
-        evicted_batches: Batches that the queues gave up by age, size or damage.
+        evicted_batches: Batches that the queues gave up since they were opened.
         evicted_batches_by_reason: The same, by `ahwal.queue.DropReason`.
         produced: Points that were handed in.
         inherited: Points that an earlier process left and this one has read.
@@ -30,7 +30,8 @@ class SenderStatus:
         requests: Posts of metrics that were made.
         send_failures: Those that failed, for a reason that may pass.
         transitions: How often each state was entered.
-        clock_skew_seconds: The server's clock minus ours, at the last acknowledgement.
+        clock_skew_seconds: The server's clock minus ours, at the last acknowledgement: above 0
+            when ours is late.
         last_success_unix_seconds: When that was; None before the first.
         last_error: The last failure, without secrets; empty when none is on.
     """

@@ -23,7 +23,13 @@ PROBE_INTERVAL_SECONDS = 600.0
 
 
 class DeliveryState(StrEnum):
-    """What the sender is doing; the text is what travels in `AgentStats.delivery_state`."""
+    """What the sender is doing; the text is what travels in `AgentStats.delivery_state`.
+
+    `ok`: the last request was acknowledged, or none was made yet. `backoff`: the collector cannot
+    be reached or asked to wait; batches are kept and tried again. `unauthorized`: the token is not
+    accepted; batches are kept, and the collector is probed every 10 minutes. `agent_revoked`:
+    nothing is ever sent again by this process; batches are kept.
+    """
 
     OK = "ok"
     BACKOFF = "backoff"

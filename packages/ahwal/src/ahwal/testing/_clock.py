@@ -11,7 +11,10 @@ SETTLE_ROUNDS = 30
 
 
 class FakeClock:
-    """An `AsyncClock` for tests; not thread-safe.
+    """An `AsyncClock` for tests that stands still until `step` or `advance`; not thread-safe.
+
+    Give a `ScriptedCollector` the same wall clock (`wall_clock=clock.time`), or it sees an agent
+    whose clock is years off.
 
     Args:
         now: Wall clock at the start, Unix seconds.

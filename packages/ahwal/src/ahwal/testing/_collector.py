@@ -83,6 +83,7 @@ class ScriptedAnswer:
 
 
 Script = ScriptedAnswer | Callable[[RecordedRequest], ScriptedAnswer]
+"""An answer, or what makes one of the request."""
 
 
 def acknowledge(**fields: object) -> Callable[[RecordedRequest], ScriptedAnswer]:
@@ -116,7 +117,14 @@ def refuse(
     message: str = "",
     retry_after: str | None = None,
 ) -> ScriptedAnswer:
-    """Return an error answer of the protocol; without a code, one of somebody on the way."""
+    """Return an error answer of the protocol; without a code, one of somebody on the way.
+
+    Args:
+        status: HTTP status.
+        code: The protocol's error code, such as `unavailable`.
+        message: What the answer says, for people.
+        retry_after: The header as it is sent: seconds, or an HTTP date.
+    """
     headers = {} if retry_after is None else {"Retry-After": retry_after}
     if code is None:
         return ScriptedAnswer(status=status, headers=headers, body=message.encode())
@@ -137,7 +145,7 @@ class ScriptedCollector:
     """A real HTTP server in a thread, on a free loopback port; a context manager.
 
     Without a script it is a well-meaning collector: it acknowledges every batch, enrols every
-    license, and has an empty configuration.
+    license, and has an empty configuration. It never looks at the token.
 
     Args:
         tls: Serve HTTPS with this context.
@@ -211,7 +219,7 @@ class ScriptedCollector:
         return [request.batch for request in self.requests("/metrics")]
 
     def wait_for(self, count: int, path: str = "/metrics", timeout_seconds: float = 10.0) -> None:
-        """Wait until so many requests of a path came.
+        """Wait until so many requests of a path came, since the start and whatever was answered.
 
         Raises:
             TimeoutError: They did not.
