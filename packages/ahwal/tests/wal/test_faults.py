@@ -213,6 +213,99 @@ def test_an_unreadable_sector_keeps_the_entry():
     assert wal.stats().dropped == 0
 
 
+class Clock:
+    def __init__(self):
+        self.seconds = 0.0
+
+    def time(self):
+        return 1_700_000_000 + self.seconds
+
+    def monotonic(self):
+        return self.seconds
+
+
+def with_bad_sector(count=6):
+    """An open WAL whose second record cannot be read."""
+    disk, clock = SimulatedDisk(), Clock()
+    wal = open_simulated(disk, clock=clock)
+    ids = [wal.append(b"%d" % n * 30) for n in range(count)]
+    (name,) = seg_names(disk)
+    size = len(disk.files()[name]) // count
+    disk.break_bytes(name, size + 24, 1)
+    return disk, clock, wal, ids
+
+
+def test_a_bad_sector_holds_up_nothing_and_its_entry_stays(caplog):
+    disk, clock, wal, ids = with_bad_sector()
+    wal.remove(ids[0])
+    for _ in range(2):
+        with pytest.raises(WALReadError) as caught:
+            wal.oldest()
+        assert caught.value.entry_id == ids[1]
+    assert wal.oldest().id == ids[2]
+    assert [entry.id for entry in wal.peek(99, EVERYTHING)] == ids[2:]
+    (record,) = caplog.records
+    assert "passed over and tried again every minute" in record.getMessage()
+    for entry_id in ids[2:]:
+        wal.remove(entry_id)
+    assert wal.stats().batches == 1
+    assert wal.stats().dropped == 0
+    with pytest.raises(WALReadError):
+        wal.oldest()
+    # The disk has got over it.
+    disk.heal()
+    clock.seconds += 61
+    assert wal.oldest().id == ids[1]
+
+
+def test_an_entry_that_can_never_be_read_goes_with_its_age():
+    disk, clock = SimulatedDisk(), Clock()
+    wal = WAL.open("simulated", storage=disk.storage(), max_age_seconds=100, clock=clock)
+    ids = [wal.append(b"%d" % n * 30) for n in range(2)]
+    disk.break_bytes(seg_names(disk)[0], 24, 1)
+    for _ in range(2):
+        with pytest.raises(WALReadError):
+            wal.oldest()
+    assert wal.oldest().id == ids[1]
+    clock.seconds += 101
+    assert wal.oldest() is None
+    assert wal.stats().dropped_by_reason == {"age": 2}
+
+
+def test_a_shortage_of_descriptors_says_nothing_about_an_entry():
+    disk, clock = SimulatedDisk(), Clock()
+    wal = open_simulated(disk, clock=clock)
+    first = wal.append(b"first")
+    wal.append(b"second")
+    disk.fail("open", errno.EMFILE, times=10)
+    for _ in range(10):
+        with pytest.raises(WALReadError, match="Too many open files"):
+            wal.oldest()
+    assert wal.oldest().id == first
+
+
+def test_a_bad_sector_found_at_opening_costs_its_own_record():
+    """And its bytes are set aside with the segment's name, because nobody can copy them."""
+    disk = SimulatedDisk()
+    wal = open_simulated(disk, segment_bytes=100_000)
+    ids = [wal.append(Random(n).randbytes(9_000)) for n in range(20)]
+    disk.kill_process()
+    name = seg_names(disk)[0]
+    disk.break_bytes(name, 9_024 * 3 + 5_000, 512)
+    with open_simulated(disk, segment_bytes=100_000) as wal:
+        found = [entry.id for entry in wal.peek(99, EVERYTHING)]
+        assert found == [entry_id for entry_id in ids if entry_id != ids[3]]
+        assert wal.stats().dropped_by_reason == {"damaged": 1}
+        for entry_id in ids:
+            wal.remove(entry_id)
+        assert name not in disk.files()
+        assert wal.stats().quarantine_bytes > 90_000
+        wal.append(b"x")
+    disk.cut_power()
+    with open_simulated(disk) as wal:
+        assert data_of(wal) == [b"x"]
+
+
 def test_an_unreadable_segment_is_left_alone():
     disk = SimulatedDisk()
     wal = open_simulated(disk, segment_bytes=40)

@@ -65,11 +65,17 @@ def _examine(directory: Path) -> tuple[PosixStorage, Found]:
         raise ConfigError(f"{directory} cannot be read ({error.strerror})") from error
 
 
-def _entries(storage: PosixStorage, found: Found) -> Iterator[tuple[Spot, Entry | None]]:
+def _entries(storage: PosixStorage, found: Found) -> Iterator[tuple[Spot, Entry | OSError | None]]:
+    """Each record in the queue's order: its entry, None for damage, or why it cannot be read."""
     reader = Reader(storage, time, _log)
     try:
         for spot in found.index.in_order():
-            yield spot, reader.entry(spot)
+            entry: Entry | OSError | None
+            try:
+                entry = reader.entry(spot)
+            except OSError as error:
+                entry = error
+            yield spot, entry
     finally:
         reader.close()
 
@@ -104,9 +110,12 @@ def _verify(directory: Path, *, as_json: bool) -> ExitCode:
     storage, found = _examine(directory)
     good = points = 0
     damaged, undecodable = found.report.damaged_records, 0
-    for _, entry in _entries(storage, found):
-        batch = None if entry is None else _batch(entry)
-        if entry is None:
+    unreadable_ids: list[int] = []
+    for spot, entry in _entries(storage, found):
+        batch = _batch(entry)
+        if isinstance(entry, OSError):
+            unreadable_ids.append(spot.id)
+        elif entry is None:
             damaged += 1
         elif batch is None:
             undecodable += 1
@@ -115,8 +124,10 @@ def _verify(directory: Path, *, as_json: bool) -> ExitCode:
             points += count_points(batch)
     report = attrs.asdict(found.report)
     report.update(good=good, points=points, damaged_records=damaged, undecodable=undecodable)
+    report.update(unreadable_ids=unreadable_ids)
     _show(report, as_json=as_json)
-    return ExitCode.CONFIGURATION if damaged or undecodable or found.report.damaged else ExitCode.OK
+    bad = damaged or undecodable or unreadable_ids or found.report.damaged
+    return ExitCode.CONFIGURATION if bad else ExitCode.OK
 
 
 def _dump(directory: Path, *, limit: int) -> ExitCode:
@@ -124,9 +135,11 @@ def _dump(directory: Path, *, limit: int) -> ExitCode:
     for shown, (spot, entry) in enumerate(_entries(storage, found)):
         if limit and shown >= limit:
             break
-        batch = None if entry is None else _batch(entry)
+        batch = _batch(entry)
         document: dict[str, Any] = {"id": spot.id, "unix_ms": spot.unix_ms}
-        if batch is None:
+        if isinstance(entry, OSError):
+            document["unreadable"] = str(entry)
+        elif batch is None:
             document["damaged"] = True
         else:
             document.update(
@@ -156,7 +169,9 @@ def _requeue(directory: Path, config: AgentConfig, *, as_json: bool) -> ExitCode
     return ExitCode.OK
 
 
-def _batch(entry: Entry) -> MetricsBatch | None:
+def _batch(entry: Entry | OSError | None) -> MetricsBatch | None:
+    if not isinstance(entry, Entry):
+        return None
     try:
         return MetricsBatch.FromString(entry.data)
     except DecodeError:

@@ -22,7 +22,7 @@ from ahwal.wal._journal import JournalFile
 from ahwal.wal._limits import AgeClock, Limits, oldest_over_size
 from ahwal.wal._quarantine import Quarantine
 from ahwal.wal._segment import Segment
-from ahwal.wal._storage import Storage, replace_file
+from ahwal.wal._storage import Storage, is_medium_error, open_read, replace_file
 from ahwal.wal._writer import SegmentWriter
 
 # When the journal is rewritten for the sake of its size alone: not before it has doubled, because
@@ -238,12 +238,11 @@ class Keeper:
 
     def _unlink(self, segment: Segment) -> None:
         if segment.damage:
-            file = self._storage.open_read(segment.name)
-            try:
-                for offset, size in segment.damage:
-                    self._quarantine.keep_damage(segment.name, file, offset, size)
-            finally:
-                file.close()
+            if not self._keep_damage(segment):
+                # The disk cannot read it, but can give it another name.
+                self._quarantine.take_file(segment.name, segment.size_bytes)
+                self._storage.sync_directory()
+                return
             segment.damage.clear()
         self._unlinked = True
         try:
@@ -252,6 +251,19 @@ class Keeper:
             self._logger.warning(
                 "a finished segment of the WAL was gone already", extra={"segment": segment.name}
             )
+
+    def _keep_damage(self, segment: Segment) -> bool:
+        """Set the damage in a segment aside; False when it cannot be read."""
+        with open_read(self._storage, segment.name) as file:
+            for offset, size in segment.damage:
+                try:
+                    self._quarantine.keep_damage(segment.name, file, offset, size)
+                except OSError as error:
+                    if is_medium_error(error) and self._quarantine.has_room(segment.size_bytes):
+                        return False
+                    if not is_medium_error(error):
+                        raise
+        return True
 
     def _attempt(self, action: Callable[[], None]) -> bool:
         """Whether the disk let it happen. The first refusal in a row is logged."""

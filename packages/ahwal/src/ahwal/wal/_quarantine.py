@@ -93,6 +93,10 @@ class Quarantine:
         self._storage.rename(segment, f"{FOLDER}/{name}")
         self._count(name, size)
 
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes fit without driving anything out."""
+        return self.bytes + size <= self._bytes_max
+
     def read(self, entry_id: int) -> bytes | None:
         """A record set aside, as it is in its file; None when there is none of that id.
 

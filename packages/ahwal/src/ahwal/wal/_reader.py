@@ -1,6 +1,5 @@
 """Reading single records back."""
 
-import errno
 from logging import Logger
 
 import attrs
@@ -8,15 +7,9 @@ import attrs
 from ahwal.queue.base import Entry
 from ahwal.wal._index import Index, Spot
 from ahwal.wal._record import HEADER_BYTES, inflate, read_header
-from ahwal.wal._storage import File, Storage
+from ahwal.wal._storage import File, Storage, is_medium_error
 from ahwire import Clock
 
-# What a medium answers for bytes that it cannot give back. Other errors say nothing about a record.
-_MEDIUM_ERRORS = frozenset(
-    getattr(errno, name)
-    for name in ("EIO", "EBADMSG", "ENODATA", "EUCLEAN")
-    if hasattr(errno, name)
-)
 _TRIES = 3
 _AGAIN_SECONDS = 60.0
 
@@ -75,7 +68,7 @@ class Refusals:
 
     def note(self, entry_id: int, error: OSError) -> bool:
         """An entry was refused; whether it is passed over for the first time."""
-        if error.errno not in _MEDIUM_ERRORS:
+        if not is_medium_error(error):
             return False
         tries = self._tries[entry_id] = self._tries.get(entry_id, 0) + 1
         if tries >= _TRIES:

@@ -222,9 +222,12 @@ def _torn_bytes(file: File, segment: Segment) -> int:
     offset, size = segment.damage[-1]
     if offset + size < segment.size_bytes:
         return 0
-    head = file.read(offset, HEADER_BYTES)
-    cut = len(head) < HEADER_BYTES or read_header(head).length_bytes > size - HEADER_BYTES
-    return size if cut or is_zeros(file, offset, size) else 0
+    try:
+        head = file.read(offset, HEADER_BYTES)
+        cut = len(head) < HEADER_BYTES or read_header(head).length_bytes > size - HEADER_BYTES
+        return size if cut or is_zeros(file, offset, size) else 0
+    except OSError:
+        return 0  # no append leaves a bad sector
 
 
 def _missing_ids(segments: tuple[Segment, ...], watermark: int, journal: Journal) -> int:

@@ -2,7 +2,7 @@
 
 Records are read one after another as long as they hold. Where one does not, the next one is looked
 for, and what lies between is damage. A file that ends inside a record, or in zeros, has damage at
-its end: a torn tail.
+its end: a torn tail. What the disk cannot read is damage too, sector by sector.
 
 Where the next one begins depends on what is damaged. With a bad length the bytes behind are
 searched, one by one, for the next place where a header and its CRC hold with a higher id. With a
@@ -27,9 +27,10 @@ from ahwal.wal._record import (
     read_header,
 )
 from ahwal.wal._segment import Segment, first_id_of
-from ahwal.wal._storage import File
+from ahwal.wal._storage import File, is_medium_error
 
 _WINDOW_BYTES = 256 * 1024
+_SECTOR_BYTES = 4096
 # A file made to look like headers everywhere would cost the square of its size to search: so many
 # times its size is looked at, and the rest counts as damage.
 _SEARCH_FACTOR = 64
@@ -60,9 +61,30 @@ class _Window:
         begin = offset - self._start
         if begin < 0 or begin + size > len(self._block):
             wanted = min(max(size, _WINDOW_BYTES), self._size - offset)
-            self._block = self._file.read(offset, wanted)
+            self._block = self._read(offset, wanted)
             self._start, begin = offset, 0
         return self._block[begin : begin + size]
+
+    def _read(self, offset: int, size: int) -> bytes:
+        """The bytes there, with zeros for those that the disk cannot give, unless it gives none."""
+        try:
+            return self._file.read(offset, size)
+        except OSError as error:
+            if not is_medium_error(error):
+                raise
+            refused = error
+        pieces: list[bytes] = []
+        read = 0
+        for begin in range(offset, offset + size, _SECTOR_BYTES):
+            wanted = min(_SECTOR_BYTES, offset + size - begin)
+            try:
+                pieces.append(self._file.read(begin, wanted))
+                read += 1
+            except OSError:
+                pieces.append(bytes(wanted))
+        if not read:
+            raise refused
+        return b"".join(pieces)
 
 
 class _Scanner:

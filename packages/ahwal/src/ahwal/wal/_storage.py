@@ -108,6 +108,19 @@ class Storage(Protocol):
         ...
 
 
+# What a medium answers for bytes that it cannot give back. Other errors say nothing about them.
+_MEDIUM_ERRORS = frozenset(
+    getattr(errno, name)
+    for name in ("EIO", "EBADMSG", "ENODATA", "EUCLEAN")
+    if hasattr(errno, name)
+)
+
+
+def is_medium_error(error: OSError) -> bool:
+    """Whether it is the bytes that cannot be read, as with a bad sector."""
+    return error.errno in _MEDIUM_ERRORS
+
+
 def write_all(file: File, data: bytes) -> None:
     """Write every byte, continuing after short writes.
 
