@@ -164,7 +164,18 @@ def _requeue(directory: Path, config: AgentConfig, *, as_json: bool) -> ExitCode
         max_bytes=config.buffer_bytes_max,
         max_age_seconds=config.buffer_age_seconds_max,
     ) as queue:
-        moved = [queue.requeue(entry.id) for entry in queue.quarantined()]
+        # The agent's numbers go on from that of the newest entry, which so must be the largest.
+        batches = (_batch(entry) for _, entry in _entries(*_examine(directory)))
+        seq = max((batch.seq for batch in batches if batch is not None), default=0)
+        moved = []
+        for entry in queue.quarantined():
+            data = None
+            batch = _batch(entry)
+            if batch is not None:
+                seq = max(seq + 1, batch.seq)
+                batch.seq = seq
+                data = batch.SerializeToString()
+            moved.append(queue.requeue(entry.id, data=data))
     _show({"requeued": sum(batch_id is not None for batch_id in moved)}, as_json=as_json)
     return ExitCode.OK
 

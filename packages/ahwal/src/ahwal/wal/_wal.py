@@ -270,8 +270,12 @@ class WAL:
             found = [self._read_quarantined(entry_id) for entry_id in self._quarantine.entry_ids]
             return [entry for entry in found if entry is not None]
 
-    def requeue(self, entry_id: int) -> int | None:
+    def requeue(self, entry_id: int, *, data: bytes | None = None) -> int | None:
         """Append an entry that was set aside, under a new id.
+
+        Args:
+            entry_id: Its old id.
+            data: What to append in its stead; None for what was set aside.
 
         Returns:
             The new id; None when there is nothing readable set aside under the old one.
@@ -286,7 +290,7 @@ class WAL:
             entry = self._read_quarantined(entry_id)
         if entry is None:
             return None
-        new_id = self.append(entry.data)
+        new_id = self.append(entry.data if data is None else data)
         with self._lock:
             self._check_usable()
             try:
