@@ -175,7 +175,7 @@ def test_retry_after(value, seconds):
     assert parse_retry_after(value, now=NOW) == seconds
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None)
 @given(
     st.one_of(
         st.text(),

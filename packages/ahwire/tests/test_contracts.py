@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+import re
 import string
 from datetime import UTC, datetime
 
@@ -27,6 +28,35 @@ def encode(document):
 def test_round_trip(contract):
     _, value = contract
     assert type(value).from_json(value.to_json()) == value
+
+
+def shuffled(item):
+    """The same document with its keys the other way round."""
+    if isinstance(item, dict):
+        return {key: shuffled(item[key]) for key in reversed(item)}
+    return [shuffled(each) for each in item] if isinstance(item, list) else item
+
+
+def test_equal_values_give_equal_bytes_however_they_were_written(contract):
+    _, value = contract
+    document = json.loads(value.to_json())
+    for text in (
+        json.dumps(shuffled(document), indent=3),
+        json.dumps(document, ensure_ascii=True),
+        json.dumps({"later": None, **document}),
+        re.sub(r'"([-0-9]+)T10:20:30(\.\d+)?Z"', r'"\1T12:50:30\2+02:30"', json.dumps(document)),
+        re.sub(r"(:)(\d+)\.0\b", r"\1\2", value.to_json().decode()),
+    ):
+        found = type(value).from_json(text.encode())
+        assert found == value
+        assert found.to_json() == value.to_json()
+
+
+def test_zero_has_one_form(values):
+    zero, minus = (attrs.evolve(values["event"], value=value) for value in (0.0, -0.0))
+    assert zero == minus
+    assert zero.to_json() == minus.to_json()
+    assert b'"value":0.0' in minus.to_json()
 
 
 def test_unknown_fields_are_ignored(contract):

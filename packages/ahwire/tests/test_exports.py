@@ -120,6 +120,7 @@ EXPORTS = {
         "METRICS_BURST",
         "MIN_INTERVAL_SECONDS",
         "MIN_SHORT_INTERVAL_SECONDS",
+        "POINTS_PER_MINUTE",
         "PROTOCOL_VERSION",
         "Limits",
         "metrics_per_minute",

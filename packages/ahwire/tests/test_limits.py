@@ -35,4 +35,5 @@ def test_the_numbers_of_the_protocol():
     assert (limits.MAX_RETRY_AFTER_SECONDS, limits.MAX_RETRY_AFTER_SENT_SECONDS) == (3600, 60)
     assert limits.MAX_ERROR_MESSAGE_CHARS == 200
     assert (limits.MIN_INTERVAL_SECONDS, limits.MAX_INTERVAL_SECONDS) == (10, 300)
+    assert limits.POINTS_PER_MINUTE == 100_000
     assert limits.PROTOCOL_VERSION == "1"

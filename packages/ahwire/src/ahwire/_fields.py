@@ -185,8 +185,10 @@ def number(least: float = -math.inf, most: float = math.inf) -> Validator:
 
 
 def as_float(value: float | None) -> float | None:
-    """Makes whole numbers floats, so that equal values encode equally."""
+    """Makes whole numbers floats and -0.0 plain zero, so that equal values encode equally."""
     found: object = value  # what the type hint promises may not hold for JSON
+    if type(found) is float:
+        return found + 0.0
     if type(found) is not int:
         return value
     try:

@@ -5,7 +5,8 @@ last counts), refuses what is over the contract's size before it is parsed, igno
 takes `null` for an absent optional one, and answers everything else with a DecodeError that names
 the field. **Encoding** is canonical: keys sorted, no spaces, UTF-8 (nothing escaped that need not
 be), optional fields that have their default left out, times in UTC as
-`YYYY-MM-DDTHH:MM:SS[.ffffff]Z`. Equal values give equal bytes.
+`YYYY-MM-DDTHH:MM:SS[.ffffff]Z`. Equal values give equal bytes; only what is free JSON (a payload,
+an event's labels, an inventory) keeps its kinds of number, which Python holds for equal.
 
 cattrs does the walking; it is imported and set up when the first value is decoded or encoded, so
 that `import ahwire` stays quick.
@@ -85,7 +86,7 @@ class JsonContract:
         return value
 
     def to_json(self) -> bytes:
-        """The canonical JSON text, UTF-8: equal values give equal bytes."""
+        """The canonical JSON text, UTF-8; equal values give equal bytes."""
         document = _converter().unstructure(self)
         return json.dumps(
             document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
@@ -197,8 +198,9 @@ def build_accepted(cls: type[Contract], values: Mapping[str, object]) -> Contrac
     Building one in the usual way takes longer than to parse its JSON, most of it for those checks.
     """
     value = object.__new__(cls)
+    put = object.__setattr__.__get__(value)
     for name, item in values.items():
-        object.__setattr__(value, name, item)
+        put(name, item)
     return value
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "METRICS_BURST",
     "MIN_INTERVAL_SECONDS",
     "MIN_SHORT_INTERVAL_SECONDS",
+    "POINTS_PER_MINUTE",
     "PROTOCOL_VERSION",
     "Limits",
     "metrics_per_minute",
@@ -62,6 +63,7 @@ MAX_NEW_SERIES_FIRST_HOUR = 5_000
 METRICS_BURST = 10
 CONFIG_PER_MINUTE = 2
 ENROLL_PER_MINUTE = 10
+POINTS_PER_MINUTE = 100_000  # at the doors of other protocols, which have no cycle to go by
 
 MAX_RETRY_AFTER_SECONDS = 3600
 MAX_RETRY_AFTER_SENT_SECONDS = 60
