@@ -63,8 +63,9 @@ async def enroll(
 
     Raises:
         ConfigError: No collector address, or the license is empty.
-        CredentialsError: There is an identity and `force` was not asked for, or it cannot be
-        stored. EnrolRefusedError: The collector refused; another license is needed.
+        AlreadyEnrolledError: There is an identity and `force` was not asked for.
+        CredentialsError: The identity cannot be read or stored.
+        EnrolRefusedError: The collector refused; another license is needed.
         EnrolTemporaryError: Nobody decided; the same license can be tried again.
     """
     if config.collector_url is None:
