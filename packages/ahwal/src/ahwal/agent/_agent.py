@@ -237,7 +237,7 @@ class Agent:
         await self._clients.close_old()
 
     async def run(self) -> None:
-        """Collect and send until `stop` or cancellation, then send, `shutdown_flush_seconds` at most.
+        """Collect and send until `stop` or cancellation, then send on for `shutdown_flush_seconds`.
 
         Raises:
             WALLockedError: Another process uses the state directory.
