@@ -19,7 +19,7 @@ from pathlib import Path
 from ahwal.errors import WALLockedError
 
 _PID_BYTES_MAX = 20
-_READ_ATTEMPTS = 5
+_READ_ATTEMPTS = 50
 _READ_PAUSE_SECONDS = 0.01
 
 
@@ -66,13 +66,26 @@ class DirectoryLock:
 
 
 def _read_holder(descriptor: int) -> int | None:
-    # The holder writes its id right after it got the lock, so for a moment there may be none.
+    # The holder writes its id right after it got the lock, so for a moment there may be none, or
+    # that of a holder who is dead. Where it stays so, the holder may live in another container.
+    pid: int | None = None
     for _ in range(_READ_ATTEMPTS):
         text = os.pread(descriptor, _PID_BYTES_MAX, 0).strip()
-        if text.isdigit():
-            return int(text)
+        pid = int(text) if text.isdigit() else None
+        if pid and _is_alive(pid):
+            break
         time.sleep(_READ_PAUSE_SECONDS)
-    return None
+    return pid
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
 
 
 @functools.cache
