@@ -73,7 +73,7 @@ def test_python_is_fenced_as_python_and_nothing_else(path):
 
 @pytest.mark.parametrize("path", [path for path in pages() if has_python(path)], ids=name)
 def test_the_python_of_a_page_runs(path, tmp_path):
-    script = tmp_path / f"{path.stem}.py"
+    script = tmp_path / f"page_{path.stem}.py"  # a page may have the name of what it imports
     script.write_text(program(path.read_text(encoding="utf-8")), encoding="utf-8")
     empty = tmp_path / "cwd"
     empty.mkdir()

@@ -86,6 +86,7 @@ def test_every_deleted_and_every_doubled_byte_gives_a_value_that_stands_or_one_e
         stands_or_is_refused(value, data[:place] + data[place : place + 1] + data[place:])
 
 
+# What each of them tries is its name.
 HOSTILE = {
     "deep array": "[" * 900 + "]" * 900,
     "deep object": '{"a":' * 900 + "1" + "}" * 900,
@@ -113,20 +114,16 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(HOSTILE))
-def test_hostile_values_in_every_field_give_a_value_that_stands_or_one_error(contract, name):
+def test_hostile_values_in_every_field_give_a_value_that_stands_or_one_error(contract):
     _, value = contract
     document = json.loads(value.to_json())
+    known = fields_of(value)
     for field in [each.name for each in attrs.fields(type(value))]:
         marked = json.dumps({**document, field: "<here>"})
-        data = marked.replace('"<here>"', HOSTILE[name]).encode()
-        found = stands_or_is_refused(value, data)
-        if isinstance(found, DecodeError) and found.field:
-            assert found.field.split(".")[0].split("[")[0] in {
-                field,
-                "token_hash",
-                "next_since",
-            } | (fields_of(value))
+        for hostile in HOSTILE.values():
+            found = stands_or_is_refused(value, marked.replace('"<here>"', hostile).encode())
+            if isinstance(found, DecodeError) and found.field:
+                assert found.field.split(".")[0].split("[")[0] in known
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
