@@ -86,9 +86,9 @@ class Planner:
         max_point_age_seconds: Points older than this are not sent.
         coding: Content coding of bodies.
         read_bytes_max: How much of the backlog is read and merged at once.
-        unanswered: Whether the last request got no answer. The next one then holds one batch: what
-            only finds out whether the collector is back need not cost the host a merge, each time
-            of a long outage.
+        answered: Whether the last request got an answer; None before the first. What only finds
+            out whether the collector is there need not cost the host much: the first request is a
+            small part of the backlog, and after one without an answer the next holds one batch.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Planner:
         self.max_point_age_seconds = float(limits.MAX_POINT_AGE_SECONDS)
         self.coding = GZIP
         self.read_bytes_max = READ_BYTES_MAX
-        self.unanswered = False
+        self.answered: bool | None = None
         self._faults = MinuteLog(logger=logger)
         self._unreadable = False
         self._old_log = MinuteLog(logger=logger)
@@ -150,7 +150,11 @@ class Planner:
 
     @property
     def _group_limit(self) -> int:
-        return 1 if self.unanswered else self.group_max
+        return 1 if self.answered is False else self.group_max
+
+    @property
+    def _bytes_limit(self) -> int:
+        return self.read_bytes_max if self.answered else SAVING_READ_BYTES_MAX
 
     def _next_request(self) -> Request | None:
         while True:
@@ -195,7 +199,7 @@ class Planner:
             held = self._backlog.read(
                 durable=durable,
                 entries_max=max(2, self._group_limit),
-                bytes_max=self.read_bytes_max,
+                bytes_max=self._bytes_limit,
             )
             self._report_reading()
             if held is None:
@@ -274,7 +278,7 @@ class Planner:
         for candidate in candidates[: max(1, self._group_limit)]:
             points += candidate.points
             plain_bytes += candidate.batch.ByteSize()
-            over = points > limits.MAX_POINTS_PER_BATCH or plain_bytes > self.read_bytes_max
+            over = points > limits.MAX_POINTS_PER_BATCH or plain_bytes > self._bytes_limit
             if over and group:
                 break
             group.append(candidate)

@@ -274,10 +274,10 @@ class Sender:
             try:
                 reply = await self._transport.post_metrics(request.body, coding=request.coding)
             except TransportError as error:
-                self._planner.unanswered = True
+                self._planner.answered = False
                 self._verdicts.no_answer(error)
                 break
-            self._planner.unanswered = False
+            self._planner.answered = True
             action = classify(
                 reply.status, code=reply.code, ack=reply.ack, sent_seq=request.batch.seq
             )
