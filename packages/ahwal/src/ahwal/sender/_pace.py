@@ -4,6 +4,8 @@ from ahwire import limits
 
 _SLOWEST = 1 / 8
 _RECOVERY = 1.25
+# Rounding must not leave a wait that no clock can measure, after which the same is left again.
+_ONE = 1.0 - 1e-6
 
 
 class Pace:
@@ -37,15 +39,15 @@ class Pace:
     def take(self, now: float) -> bool:
         """Spend one request if there is one."""
         self._fill(now)
-        if self._tokens < 1.0:
+        if self._tokens < _ONE:
             return False
-        self._tokens -= 1.0
+        self._tokens = max(0.0, self._tokens - 1.0)
         return True
 
     def wait_seconds(self, now: float) -> float:
         """Return the seconds until `take` succeeds."""
         self._fill(now)
-        return max(0.0, (1.0 - self._tokens) / self.per_second)
+        return 0.0 if self._tokens >= _ONE else (1.0 - self._tokens) / self.per_second
 
     def limited(self, now: float) -> None:
         """Learn from a 429."""
