@@ -171,7 +171,9 @@ class Judge:
         Raises:
             TooLargeError: the batch has too many points.
         """
-        self._spend(len(clean.points), 0)
+        self._points_left -= len(clean.points)
+        if self._points_left < 0:
+            self._spend(0, 0)  # which raises
         self._series.append(clean)
 
     def result(self) -> Validated:
