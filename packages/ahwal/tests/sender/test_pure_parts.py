@@ -4,6 +4,7 @@ import random
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -11,7 +12,7 @@ from ahwal.sender._books import Books, DropReason, Key
 from ahwal.sender._pace import Pace
 from ahwal.sender._state import TRANSITIONS, Delivery, DeliveryState, Signal
 from ahwal.sender._suspect import ODD_ANSWERS_MAX, Suspicion
-from ahwire import Backoff, limits
+from ahwire import Backoff, limits, phase_offset
 
 
 def balanced(books):
@@ -139,21 +140,43 @@ def test_probes_are_never_closer_than_their_interval():
 
 
 def test_a_thousand_senders_at_the_cap_come_back_spread_over_the_whole_cap():
-    # W20: jitter is not lost in the cap.
+    # W20: jitter is not lost in the cap, and no second sees a crowd.
+    outage_seconds, cap_seconds = 1800, 300
+    tries = [0] * outage_seconds
     waits = []
     for seed in range(1000):
         delivery = Delivery(backoff=Backoff(rng=random.Random(seed)))
-        now = 0.0
-        while now < 1800:
+        now = phase_offset(f"agent-{seed}", 30)
+        step = 5.0
+        while now < outage_seconds:
+            tries[int(now)] += 1
             delivery.signal(Signal.FAILED, now=now)
             due = delivery.due_in(now)
             assert due is not None
+            if step >= cap_seconds:
+                waits.append(due)
+            step = min(step * 2, cap_seconds)
             now += due
-        waits.append(now - 1800)
-    peak = max(sum(second <= wait < second + 1 for wait in waits) for second in range(300))
-    late = sum(wait > 150 for wait in waits)
-    assert late > 50
-    assert peak <= 25
+    # Uniform on [0, 300 s]: each tenth has its share, the last no more than the others.
+    tenths = [sum(30 * n <= wait < 30 * (n + 1) for wait in waits) for n in range(10)]
+    share = len(waits) / 10
+    assert all(0.9 * share < count < 1.1 * share for count in tenths)
+    assert max(waits) <= cap_seconds
+    # After ten minutes all are at the cap.
+    steady = tries[600:]
+    assert max(steady) <= 3 * sum(steady) / len(steady)
+
+
+@given(st.floats(0, 1e7), st.integers(10, 300), st.lists(st.floats(0, 100), max_size=20))
+def test_a_wait_of_the_pace_is_over_when_it_was_waited(start, interval, pauses):
+    pace, now = Pace(interval_seconds=interval, now=start), start
+    for pause in [0.0] * limits.METRICS_BURST + pauses:
+        now += pause
+        pace.take(now)
+    wait = pace.wait_seconds(now)
+    # A wait that a clock cannot measure would be waited again and again.
+    assert wait == 0 or now + wait > now
+    assert pace.take(now + wait)
 
 
 def test_the_pace_is_the_protocols_and_a_429_slows_it_for_a_while():

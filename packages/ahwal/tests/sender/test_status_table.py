@@ -360,3 +360,63 @@ async def test_a_cancelled_request_loses_nothing(rig):
     assert rig.status.queued_batches == 1
     assert await rig.tick() == 1
     assert threading.active_count() < 20
+
+
+def ids_in(caplog):
+    return {r.request_id for r in caplog.records if getattr(r, "request_id", "")}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refuse(400, "bad_request"),
+        refuse(401, "unauthorized"),
+        refuse(403, "agent_revoked"),
+        refuse(404),
+        refuse(408, "timeout"),
+        refuse(413, "too_large"),
+        refuse(413),
+        refuse(415, "unsupported_encoding"),
+        protobuf(MetricsAck(rejected=[RejectedSeries(points=1)]).SerializeToString(), status=422),
+        refuse(426, "upgrade_required"),
+        refuse(429, "rate_limited"),
+        refuse(500),
+        refuse(503, "unavailable"),
+        ScriptedAnswer(status=204),
+        ScriptedAnswer(status=302),
+        ScriptedAnswer(reset=True),
+        acknowledge(dropped_points=1, rejected=[RejectedSeries(points=1)]),
+        acknowledge(warnings=["soon"]),
+    ],
+    ids=lambda answer: str(getattr(answer, "status", "partly")),
+)
+@pytest.mark.parametrize("points", [1, 2])
+async def test_every_failure_is_logged_with_the_id_under_which_the_server_knows_it(
+    rig, caplog, answer, points
+):
+    caplog.set_level("INFO", "ahwal")
+    rig.collector.script(answer)
+    await rig.enqueue(points)
+    await rig.tick()
+    first = rig.collector.requests("/metrics")[0]
+    assert first.headers["x-request-id"] in ids_in(caplog)
+
+
+async def test_a_probe_that_fails_is_logged_with_its_id(rig, caplog):
+    rig.collector.script(refuse(401, "unauthorized"))
+    rig.collector.always(refuse(401, "unauthorized"), "/config")
+    await rig.enqueue()
+    await rig.tick()
+    await rig.tick(wait_seconds=601)
+    (probe,) = rig.collector.requests("/config")
+    assert probe.headers["x-request-id"] in ids_in(caplog)
+
+
+async def test_a_429_is_never_tried_again_before_its_retry_after_and_slows_the_pace(rig):
+    rig.collector.script(refuse(429, "rate_limited", retry_after="90"))
+    await rig.enqueue()
+    await rig.tick()
+    assert rig.sender.due_in_seconds() >= 90
+    await rig.tick(wait_seconds=89)
+    assert rig.posts == 1
+    assert await rig.tick(wait_seconds=2) == 1
