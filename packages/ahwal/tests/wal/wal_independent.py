@@ -117,7 +117,7 @@ def read_journal(content: bytes) -> tuple[set[int], list[tuple[int, list[int]]]]
 
 def read_directory(files: dict[str, bytes]) -> list[Record]:
     """The queue in its order."""
-    assert files.get("format", b"1").strip() == b"1"
+    assert files.get("format", b"").strip() in {b"", b"1"}
     present: dict[int, Record] = {}
     for name in sorted(name for name in files if name.endswith(".seg") and "/" not in name):
         records = read_records(files[name])

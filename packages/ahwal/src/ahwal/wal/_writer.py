@@ -77,7 +77,7 @@ class SegmentWriter:
         Raises:
             OSError: None of them is in the queue.
         """
-        if self.next_id + len(payloads) > ID_MAX:
+        if self.next_id + len(payloads) - 1 > ID_MAX:
             # Only a record that nobody here wrote leads so far.
             raise OSError(errno.EOVERFLOW, "the ids are used up: begin in another directory")
         ids: list[int] = []
