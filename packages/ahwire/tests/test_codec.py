@@ -1,6 +1,7 @@
 import builtins
 import contextlib
 import gzip
+import itertools
 import sys
 import tracemalloc
 import zlib
@@ -29,6 +30,22 @@ def test_body_may_come_byte_by_byte(data, coding):
     inflater = Decompressor(coding, len(data))
     plain = b"".join(inflater.feed(bytes([byte])) for byte in compress(data, coding))
     assert plain + inflater.finish() == data
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.binary(max_size=400), min_size=1, max_size=4),
+    st.lists(st.integers(0, 1000), max_size=5),
+    st.sampled_from(CODINGS),
+)
+def test_members_in_any_chunks_give_the_same_as_whole(parts, cuts, coding):
+    body = b"".join(compress(part, coding) for part in parts)
+    edges = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    plain = b"".join(parts)
+    inflater = Decompressor(coding, len(plain))
+    found = [inflater.feed(body[start:end]) for start, end in itertools.pairwise(edges)]
+    assert b"".join(found) + inflater.finish() == plain
+    assert decompress(body, coding, len(plain)) == plain
 
 
 @settings(deadline=None, max_examples=300)
