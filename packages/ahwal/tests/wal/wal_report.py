@@ -10,6 +10,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from pathlib import Path
 
 REPORT_VARIABLE = "AH_WAL_REPORT"
 FOLDER = "packages/ahwal/tests/wal"
+SOURCES = ("packages/ahwal/src/ahwal/wal", "packages/ahwal/src/ahwal/testing")
 PAGE = Path("docs/reference/nightly.md")
 COMMAND = [
     *("pytest", "-q", "--hypothesis-profile=nightly", "-m", "nightly or not nightly", FOLDER),
@@ -47,19 +49,29 @@ class Tally:
         path.write_text(json.dumps(document), encoding="utf-8")
 
 
-def page(root: Path, found: dict, seconds: float, code: int, started: datetime) -> str:
+def commit_of(root: Path) -> str:
+    """The commit of the tree, and whether the WAL was changed since."""
+
     def git(*arguments: str) -> str:
         command = ["git", *arguments]
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
         return done.stdout.strip()
 
-    changed = git("status", "--porcelain", "--", "packages/ahwal/src", FOLDER)
-    versions = [f"Python {platform.python_version()}", f"{platform.system()} {platform.machine()}"]
+    changed = git("status", "--porcelain", "--", *SOURCES, FOLDER)
+    return f"`{git('rev-parse', '--short', 'HEAD')}`{' and changes' if changed else ''}"
+
+
+def versions() -> str:
+    found = [f"Python {platform.python_version()}", f"{platform.system()} {platform.machine()}"]
     for name in LIBRARIES:
         try:
-            versions.append(f"{name} {importlib.metadata.version(name)}")
+            found.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
-            versions.append(f"no {name}")
+            found.append(f"no {name}")
+    return ", ".join(found)
+
+
+def page(found: dict, *, begun: str, commit: str, seconds: float, code: int) -> str:
     total = sum(sum(counts.values()) for counts in found["counts"].values())
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(found["outcomes"].items()))
     lines = [
@@ -70,10 +82,10 @@ def page(root: Path, found: dict, seconds: float, code: int, started: datetime) 
         "| | |",
         "| --- | --- |",
         f"| result | {'every test passed' if code == 0 else f'FAILED, exit code {code}'} |",
-        f"| begun | {started:%Y-%m-%d %H:%M} UTC |",
-        f"| commit | `{git('rev-parse', '--short', 'HEAD')}`{' and changes' if changed else ''} |",
-        f"| versions | {', '.join(versions)} |",
-        f'| command | `{" ".join(COMMAND)}` (quoted: `-m "nightly or not nightly"`) |',
+        f"| begun | {begun} |",
+        f"| commit | {commit} |",
+        f"| versions | {versions()} |",
+        f"| command | `{shlex.join(COMMAND)}` |",
         f"| tests | {outcomes} |",
         f"| seconds | {seconds:,.0f} |",
         f"| crashes | {total:,} |",
@@ -102,8 +114,8 @@ def page(root: Path, found: dict, seconds: float, code: int, started: datetime) 
 
 def main() -> None:
     root = Path(__file__).resolve().parents[4]
-    started = datetime.now(UTC)
-    begun = time.monotonic()
+    begun, commit = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", commit_of(root)
+    started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "wal.json"
         done = subprocess.run(
@@ -113,9 +125,10 @@ def main() -> None:
             check=False,
         )
         found = json.loads(path.read_text(encoding="utf-8"))
-    seconds = time.monotonic() - begun
-    (root / PAGE).write_text(page(root, found, seconds, done.returncode, started), encoding="utf-8")
-    sys.exit(done.returncode)
+    seconds, code = time.monotonic() - started, done.returncode
+    text = page(found, begun=begun, commit=commit, seconds=seconds, code=code)
+    (root / PAGE).write_text(text, encoding="utf-8")
+    sys.exit(code)
 
 
 if __name__ == "__main__":
