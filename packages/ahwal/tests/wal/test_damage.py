@@ -194,6 +194,16 @@ def test_a_torn_tail_is_cut_off_and_set_aside():
         assert aside == ([torn] if torn.strip(b"\0") else [])
 
 
+def test_a_torn_tail_for_which_there_is_no_room_is_cut_off_and_said(caplog):
+    disk, name, ids = one_segment(2)
+    content = disk.files()[name]
+    disk.put_file(name, content + Random(1).randbytes(2_000))
+    with open_simulated(disk, max_bytes=10_000) as wal:
+        assert list(read_all(wal)) == ids
+        assert disk.files()[name] == content
+    assert any("no room" in record.getMessage() for record in caplog.records)
+
+
 @pytest.mark.parametrize("length", [0, 1, 0xFFFFFFFF, 16 * 1024 * 1024 + 1, 1000])
 def test_a_wrong_length_is_refused_and_the_records_behind_it_found(length):
     """W6."""

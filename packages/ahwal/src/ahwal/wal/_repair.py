@@ -45,8 +45,8 @@ def settle_last_segment(
 
     A process that was killed may have left records that are written and not synced: they were read
     and may be acknowledged, so they must not vanish any more. A damaged tail is cut off, having
-    been set aside when it is not zeros; when there is no room to set it aside it stays, and the
-    segment gets no more records.
+    been set aside when it is not zeros and the quarantine has room; when the disk refuses, it
+    stays, and the segment gets no more records.
 
     Returns:
         Whether records may be added to it.
@@ -61,8 +61,9 @@ def settle_last_segment(
             offset, size = segment.damage[-1]
             if offset + size == segment.size_bytes:
                 try:
-                    if not is_zeros(file, offset, size):
-                        quarantine.keep_damage(segment.name, file, offset, size)
+                    kept = is_zeros(file, offset, size) or quarantine.keep_damage(
+                        segment.name, file, offset, size
+                    )
                     file.truncate(offset)
                 except OSError as error:
                     clean = False
@@ -71,6 +72,12 @@ def settle_last_segment(
                         extra={"segment": segment.name, "bytes": size, "error": str(error)},
                     )
                 else:
+                    if not kept:
+                        logger.warning(
+                            "the damaged end of a segment of the WAL was cut off; the quarantine "
+                            "has no room for it",
+                            extra={"segment": segment.name, "bytes": size},
+                        )
                     segment.damage.pop()
                     segment.size_bytes = offset
         file.datasync()
