@@ -115,6 +115,12 @@ def collector_metrics() -> str:
     return rows(("metric", "kind", "labels", "what it tells"), lines)
 
 
+def agent_metrics() -> str:
+    own = importlib.import_module("ahwal.agent._own")
+    lines = ((code(m.name), code(m.label), m.help) for m in own.OWN_METRICS)
+    return rows(("metric", "label", "what it tells"), lines)
+
+
 def limits() -> str:
     module = importlib.import_module("ahwire.limits")
     lines = (
@@ -135,6 +141,7 @@ TABLES = {
         status_table,
         actions,
         collector_metrics,
+        agent_metrics,
         limits,
     )
 }

@@ -10,6 +10,7 @@ import pytest
 from running import PHASE, Running, reaches
 
 from ahwal import ConfigError, Sample
+from ahwal.agent._own import OWN_METRICS
 from ahwal.testing import FakeClock, ScriptedAnswer, ScriptedCollector, acknowledge, refuse
 from ahwire.agent_pb2 import RejectedSeries
 
@@ -60,6 +61,9 @@ async def test_the_agents_own_metrics_have_the_right_values_as_series_and_in_the
     assert shown["agent_cycle_seconds",] >= 0
     assert last.stats.delivery_state == "ok"
     assert last.stats.rss_bytes > 1 << 20
+    documented = {metric.name: metric.label for metric in OWN_METRICS}
+    found = {s.name: s.labels[0].name if s.labels else "" for s in last.series}
+    assert {name: label for name, label in found.items() if name.startswith("agent_")} == documented
     # They are in the very first batch already.
     assert {name for name, *_ in values(first)} >= {name for name, *_ in shown if "agent" in name}
 

@@ -6,8 +6,52 @@ import sys
 import time
 from pathlib import Path
 
+from attrs import frozen
+
 from ahwal._sample import Sample
 from ahwal.sender import SenderStatus
+
+
+@frozen(kw_only=True)
+class OwnMetric:
+    """One of the agent's own metrics.
+
+    Attributes:
+        name: The series' name.
+        label: Its label; empty for none.
+        help: What it tells.
+    """
+
+    name: str
+    label: str = ""
+    help: str
+
+
+OWN_METRICS = (
+    OwnMetric(name="agent_wal_bytes", help="bytes that the queue takes"),
+    OwnMetric(name="agent_wal_batches", help="batches that wait"),
+    OwnMetric(
+        name="agent_wal_dropped_batches_total",
+        label="reason",
+        help="batches that the queue gave up: age, size, damaged, quarantine",
+    ),
+    OwnMetric(name="agent_send_failures_total", help="requests that failed and are tried again"),
+    OwnMetric(
+        name="agent_dropped_samples_total",
+        label="reason",
+        help="samples that will never be delivered",
+    ),
+    OwnMetric(
+        name="agent_state_transitions_total",
+        label="state",
+        help="how often each state of delivery was entered",
+    ),
+    OwnMetric(
+        name="agent_clock_skew_seconds",
+        help="the collector's clock minus the agent's, at the last acknowledgement",
+    ),
+    OwnMetric(name="agent_cycle_seconds", help="how long the last collection took"),
+)
 
 
 class ProcessFigures:
@@ -44,7 +88,7 @@ def _peak_bytes() -> int:
 
 
 def own_samples(status: SenderStatus, *, cycle_seconds: float) -> list[Sample]:
-    """Return the agent's own metrics.
+    """Return the agent's own metrics, those of `OWN_METRICS`.
 
     Args:
         status: The sender's figures.
