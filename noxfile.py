@@ -365,12 +365,8 @@ def nightly(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Run the benchmarks, or those named after `--`."""
-    chosen = session.posargs or sorted(map(str, Path("benchmarks").glob("bench_*.py")))
-    if not chosen:
-        session.skip("benchmarks has none yet")
-    for file in chosen:
-        session.run(str(BIN / "python"), file)
+    """Run the benchmarks, or those named after `--`, and write their figures into the docs."""
+    session.run(str(BIN / "python"), "benchmarks/gather.py", *session.posargs)
 
 
 @nox.session
