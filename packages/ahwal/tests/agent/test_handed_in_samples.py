@@ -76,6 +76,20 @@ async def test_an_agent_in_an_event_loop_takes_them_from_threads_and_from_the_lo
     assert {("from_thread", at, 1.0), ("from_loop", at, 2.0)} <= set(points(collector))
 
 
+@pytest.mark.anyio
+async def test_a_loop_that_is_busy_does_not_hold_the_thread_that_hands_them_in(config, collector):
+    agent = make_agent(config)
+    async with anyio.create_task_group() as group:
+        group.start_soon(agent.run)
+        await to_thread.run_sync(lambda: agent.enqueue([Sample("first", 1)]))
+        done = threading.Event()
+        thread = threading.Thread(target=lambda: (agent.enqueue([Sample("second", 2)]), done.set()))
+        thread.start()
+        assert done.wait(5)  # the loop does nothing else meanwhile
+        thread.join()
+        agent.stop()
+
+
 def test_a_large_batch_is_not_overtaken_by_one_with_a_higher_number():
     """The newest entry has the largest number: the next process goes on from there."""
     queue = MemoryQueue(max_bytes=1 << 24)

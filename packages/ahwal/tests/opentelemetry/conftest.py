@@ -54,7 +54,12 @@ def collector() -> Iterator[ScriptedCollector]:
 @pytest.fixture
 def config(collector, tmp_path) -> AgentConfig:
     made = AgentConfig(
-        collector_url=collector.url, state_dir=tmp_path / "state", shutdown_flush_seconds=1
+        collector_url=collector.url,
+        state_dir=tmp_path / "state",
+        shutdown_flush_seconds=1,
+        # The pace allows two requests a second then, so that no flush has to wait for it.
+        interval_seconds=1,
+        allow_short_interval=True,
     )
     anyio.run(enroll, made, "a license")
     return made

@@ -98,7 +98,7 @@ def test_failure_means_that_the_disk_does_not_have_it(sdk, config, collector):
         assert exporter.export(sdk.data()) is FAILURE
         # The collector is there, so that it arrives from memory all the same.
         assert exporter.force_flush(5_000)
-    assert [name for name, _, _ in arrived(collector)] == ["orders_total"]
+    assert "orders_total" in {name for name, _, _ in arrived(collector)}
 
 
 def test_it_asks_the_sdk_for_cumulative_values(exporter):
@@ -193,7 +193,7 @@ def test_many_threads_export_at_once(make_sdk, exporter, collector):
 async def test_it_uses_an_agent_that_runs_in_an_event_loop(sdk, config, collector):
     agent = Agent(config, [])
     exporter = AhwalMetricExporter(agent)
-    reader = PeriodicExportingMetricReader(exporter, export_interval_millis=20)
+    reader = PeriodicExportingMetricReader(exporter, export_interval_millis=200)
     provider = MeterProvider(metric_readers=[reader], shutdown_on_exit=False)
     async with anyio.create_task_group() as group:
         group.start_soon(agent.run)
@@ -208,8 +208,7 @@ async def test_it_uses_an_agent_that_runs_in_an_event_loop(sdk, config, collecto
 
 
 def test_the_own_agent_may_have_collectors(sdk, config, collector):
-    often = attrs.evolve(config, interval_seconds=1, allow_short_interval=True)
-    exporter = AhwalMetricExporter(often, [lambda: [Sample("mine", 1)]])
+    exporter = AhwalMetricExporter(config, [lambda: [Sample("mine", 1)]])
     deadline = time.monotonic() + 5
     while "mine" not in {name for name, _, _ in arrived(collector)}:
         assert time.monotonic() < deadline

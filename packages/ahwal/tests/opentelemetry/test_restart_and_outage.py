@@ -18,6 +18,7 @@ from attrs import evolve
 from ahwal.opentelemetry import AhwalMetricExporter
 from ahwal.testing import ScriptedCollector, refuse
 
+CHILD_SECONDS_MAX = 40
 CHILD = """
 import json, sys, threading
 from opentelemetry.sdk.metrics import MeterProvider
@@ -70,6 +71,10 @@ class Child:
             stdout=subprocess.PIPE,
             text=True,
         )
+        # A child that hangs must not hold the run.
+        self._watchdog = threading.Timer(CHILD_SECONDS_MAX, self.process.kill)
+        self._watchdog.daemon = True
+        self._watchdog.start()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -96,7 +101,8 @@ class Child:
         assert self.process.returncode == 0
 
     def _end(self):
-        self.process.wait(20)
+        self.process.wait(CHILD_SECONDS_MAX)
+        self._watchdog.cancel()
         self._reader.join(20)
         self.process.stdin.close()
         self.process.stdout.close()

@@ -18,6 +18,7 @@ import ahwal.prometheus
 from ahwal import Agent, AgentConfig, enroll
 from ahwal.testing import ScriptedCollector, refuse
 
+CHILD_SECONDS_MAX = 40
 CHILD = """
 import json, sys, threading
 import prometheus_client
@@ -44,12 +45,17 @@ with Agent(config, [ahwal.prometheus.collector(registry)], on_appended=tell) as 
 
 
 def start(url, state_dir):
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", CHILD, url, str(state_dir)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
+    # A child that hangs must not hold the run; reading from it then ends.
+    watchdog = threading.Timer(CHILD_SECONDS_MAX, process.kill)
+    watchdog.daemon = True
+    watchdog.start()
+    return process
 
 
 def read(process, count):

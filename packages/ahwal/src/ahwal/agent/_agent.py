@@ -19,11 +19,11 @@ from types import TracebackType
 from typing import Self
 
 import anyio
-from anyio import to_thread
 from anyio.from_thread import BlockingPortal
 
 from ahwal import transport
 from ahwal._sample import Sample
+from ahwal._threads import in_thread
 from ahwal._version import package_version
 from ahwal.agent._clients import Clients
 from ahwal.agent._collect import Collect, Collector, CollectorSet, to_collectors
@@ -162,7 +162,7 @@ class Agent:
         """Ask the agent to end; from any thread, and any number of times."""
         self._stop_wanted.set()
         portal, event = self._portal, self._stop_event
-        if portal is None or event is None:
+        if portal is None or event is None or self._intake.in_child():
             return
         if threading.get_ident() == self._loop_thread:
             event.set()
@@ -224,9 +224,10 @@ class Agent:
             ConfigError: An address or a file in it is wrong; everything stays as it was.
         """
         upkeep = self._upkeep
-        client = self._clients.make(
-            config, self._credentials if upkeep is None else upkeep.credentials
-        )
+        identity = self._credentials if upkeep is None else upkeep.credentials
+        client = self._clients.make(config, identity)
+        if self._state is AgentState.AGENT_REVOKED:
+            client.clear_token()
         self._clients.use(client)
         self._config = config
         if self._sender is not None:
@@ -268,7 +269,7 @@ class Agent:
             else:
                 self._state = AgentState.STOPPED
             with anyio.move_on_after(CLOSE_TIMEOUT_SECONDS, shield=True):
-                await to_thread.run_sync(self._intake.drain)
+                await in_thread(self._intake.drain)
                 if self._sender is not None:
                     await self._disk.save(self._sender)
                     self._last_status = self._sender.status()
@@ -314,7 +315,7 @@ class Agent:
         collecting = self._collecting = self._make_collecting(sender, delivery)
         self._tuning.bind(sender, collecting)
         self._state = AgentState.RUNNING
-        self._intake.open(sender, self._portal, delivery.wake)
+        self._intake.open(sender, delivery.wake)
         self._log.info(
             "agent %s sends to %s",
             self._credentials.agent_id,

@@ -4,14 +4,14 @@ Law of this file: samples that are taken are in the sender's books before the ca
 none are taken once the agent has begun to close its queue.
 """
 
+import asyncio
 import contextlib
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-
-from anyio.from_thread import BlockingPortal
 
 from ahwal._sample import Sample
 from ahwal.sender import DeliveryState, Enqueued, Sender
@@ -29,9 +29,8 @@ class Intake:
     def __init__(self, *, logger: logging.Logger) -> None:
         self._log = logger
         self._sender: Sender | None = None
-        self._portal: BlockingPortal | None = None
         self._wake_in_loop: Callable[[], None] | None = None
-        self._loop_thread = 0
+        self._call_soon: Callable[[Callable[[], None]], object] | None = None
         self._closed = False
         self._pid = 0
         # Set once it is known whether samples are taken: by `open` or by `close`.
@@ -40,17 +39,21 @@ class Intake:
         self._lock = threading.Lock()
         self._warned = False
 
-    def open(self, sender: Sender, portal: BlockingPortal | None, wake: Callable[[], None]) -> None:
+    def open(self, sender: Sender, wake: Callable[[], None]) -> None:
         """Take samples from now on; called in the agent's loop.
 
         Args:
             sender: Where they go.
-            portal: The way into the agent's loop.
             wake: Called in the loop after each append; makes the agent send soon.
         """
-        self._sender, self._portal, self._wake_in_loop = sender, portal, wake
-        self._loop_thread, self._pid = threading.get_ident(), os.getpid()
+        self._sender, self._wake_in_loop = sender, wake
+        self._call_soon = _call_soon_of_this_loop()
+        self._pid = os.getpid()
         self._settled.set()
+
+    def in_child(self) -> bool:
+        """Whether this is a child made by `fork` while the agent ran: there it has no thread."""
+        return self._pid not in (0, os.getpid())
 
     def close(self) -> None:
         """Take no more samples; one append may still be under way, see `drain`."""
@@ -106,18 +109,29 @@ class Intake:
         return None if self._closed or os.getpid() != self._pid else self._sender
 
     def _wake(self) -> None:
-        portal, wake = self._portal, self._wake_in_loop
-        if portal is None or wake is None:
-            return
-        if threading.get_ident() == self._loop_thread:
-            wake()
-            return
-        # The agent may end in this very moment; the samples then are for its successor.
-        with contextlib.suppress(RuntimeError):
-            portal.start_task_soon(wake)
+        if self._call_soon is not None and self._wake_in_loop is not None:
+            # The loop may end in this very moment; the samples then are for the next agent.
+            with contextlib.suppress(RuntimeError):
+                self._call_soon(self._wake_in_loop)
 
     def _refused(self, cause: str) -> Enqueued:
         level = logging.DEBUG if self._warned else logging.WARNING
         self._warned = True
         self._log.log(level, "the agent did not take samples handed to it: %s", cause)
         return Enqueued(points=0, on_disk=False, dropped={})
+
+
+def _call_soon_of_this_loop() -> Callable[[Callable[[], None]], object]:
+    """Return the running loop's way to be told something by another thread, which never waits.
+
+    A portal's calls wait until the loop has taken them. A host's loop may be busy for seconds, and
+    one that has just ended never takes them.
+    """
+    trio = sys.modules.get("trio")
+    if trio is not None:
+        # Asked first, because trio may be a guest in a loop of asyncio.
+        with contextlib.suppress(RuntimeError):
+            soon: Callable[[Callable[[], None]], object]
+            soon = trio.lowlevel.current_trio_token().run_sync_soon
+            return soon
+    return asyncio.get_running_loop().call_soon_threadsafe
