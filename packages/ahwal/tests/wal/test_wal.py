@@ -294,6 +294,25 @@ def test_the_quarantine_holds_a_tenth_and_counts_what_goes(tmp_path):
         assert wal.stats().batches == 0
 
 
+def test_a_smaller_limit_is_kept_at_opening(tmp_path):
+    with WAL.open(tmp_path, max_bytes=10_000, segment_bytes=500) as wal:
+        ids = [wal.append(Random(n).randbytes(100)) for n in range(50)]
+    with WAL.open(tmp_path, max_bytes=2_000, segment_bytes=500) as wal:
+        assert sum(path.stat().st_size for path in segments(tmp_path)) <= 2_000
+        left = [entry.id for entry in wal.peek(99, 10**9)]
+        assert left == ids[-len(left) :]
+        assert wal.stats().dropped_by_reason == {DropReason.SIZE: len(ids) - len(left)}
+
+
+def test_an_append_is_one_write_and_one_sync():
+    disk = SimulatedDisk()
+    wal = WAL.open("simulated", storage=disk.storage())
+    wal.append(b"first")
+    before = disk.calls
+    wal.append(Random(1).randbytes(100_000))
+    assert disk.calls - before == 2
+
+
 def test_append_many_makes_one_sync():
     disk = SimulatedDisk()
     wal = WAL.open("simulated", storage=disk.storage())
