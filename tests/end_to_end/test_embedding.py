@@ -249,6 +249,35 @@ def test_a_fork_takes_neither_the_agents_thread_nor_its_directory_along(config, 
             os.kill(int(child), signal.SIGKILL)
 
 
+LEAVES = """
+def delivered():
+    sender = agent.status().sender
+    return 0 if sender is None else sender.delivered
+
+with Agent(config(*sys.argv[1:]), collect) as agent:
+    while not delivered():
+        time.sleep(0.01)
+    child = os.fork()
+    if child == 0:
+        assert agent.enqueue([Sample("from_the_child", 1)]).points == 0
+        sys.exit(7)  # leaves the block, as an exception in the child would
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    before = delivered()
+    while delivered() == before:
+        time.sleep(0.01)
+print(agent.status().line())
+"""
+
+
+@pytest.mark.fault
+def test_a_child_that_leaves_the_block_disturbs_nothing_of_its_parents_agent(config, collector):
+    """W17."""
+    with program(LEAVES, collector.url, config.state_dir) as parent:
+        out, err = parent.communicate(timeout=PATIENCE_SECONDS)
+    assert (parent.returncode, out) == (0, "delivery=stopped queued=0\n"), err
+    assert not any(s.name == "from_the_child" for b in collector.batches() for s in b.series)
+
+
 class Shop:
     """The prefork example under a real gunicorn."""
 
