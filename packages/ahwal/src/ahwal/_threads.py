@@ -1,4 +1,10 @@
-"""Blocking calls that may hang for ever, in threads that nobody has to wait for.
+"""Blocking calls in threads: those that end, and those that may hang for ever.
+
+Those that end (`in_thread`) use threads of a number of their own. The host program may have filled
+the usual ones, as a web framework does with its blocking handlers, and the queue must not wait for
+them.
+
+Those that may hang get threads that nobody has to wait for.
 
 `anyio.to_thread` uses threads that the interpreter joins at its end. A name look-up behind a dead
 resolver, or a `statvfs` on a dead network mount, would then hold the whole program long after it
@@ -11,11 +17,27 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import anyio
+from anyio import CapacityLimiter, to_thread
 from anyio.from_thread import BlockingPortal
+from anyio.lowlevel import RunVar
 
 from ahwal.errors import BusyError
 
 T = TypeVar("T")
+
+# For all agents of one event loop; each has at most a few calls under way.
+THREADS_MAX = 16
+_limiter: RunVar[CapacityLimiter] = RunVar("ahwal threads")
+
+
+async def in_thread(func: Callable[..., T], *arguments: object) -> T:
+    """Return `func(*arguments)`, computed in a worker thread; a cancellation waits for its end."""
+    try:
+        limiter = _limiter.get()
+    except LookupError:
+        limiter = CapacityLimiter(THREADS_MAX)
+        _limiter.set(limiter)
+    return await to_thread.run_sync(func, *arguments, limiter=limiter)
 
 
 class DaemonCalls:

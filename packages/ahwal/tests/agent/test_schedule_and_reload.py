@@ -7,6 +7,7 @@ import time
 import anyio
 import attrs
 import pytest
+from anyio import to_thread
 from running import PHASE, Running, reaches
 
 from ahwal import ConfigError, Sample
@@ -227,3 +228,29 @@ async def test_an_hour_of_outage_is_a_warning_a_minute_and_one_line_at_its_end(
             await running.steps(1, seconds=60)
         with anyio.fail_after(5):
             assert caplog.text.count("delivery works again after") == 1
+
+
+async def test_a_host_that_uses_up_all_usual_threads_holds_no_sample(config, collector):
+    release = threading.Event()
+    limit = int(to_thread.current_default_thread_limiter().total_tokens)
+    async with anyio.create_task_group() as group:
+        for _ in range(limit):
+            group.start_soon(to_thread.run_sync, release.wait, 20)
+        try:
+            async with Running(config) as running:
+                await running.steps(1, seconds=PHASE + 0.01)
+                await running.steps(2)
+                await reaches(lambda: len(collector.batches()) == 3)
+        finally:
+            release.set()
+
+
+async def test_a_reload_after_the_revocation_brings_no_token_back(config, collector):
+    collector.script(refuse(403, "agent_revoked"))
+    async with Running(config) as running:
+        await running.cycles(1, seconds=PHASE + 0.01)
+        await reaches(lambda: running.agent.status().state == "agent_revoked")
+        await running.agent.reload(attrs.evolve(config, interval_seconds=20))
+        assert not running.agent._clients.current.has_token
+        await running.clock.advance(2000)
+    assert len(collector.requests()) == 1

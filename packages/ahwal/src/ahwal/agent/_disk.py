@@ -5,8 +5,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from anyio import to_thread
-
+from ahwal._threads import in_thread
 from ahwal.agent._config import AgentConfig
 from ahwal.clock import AsyncClock
 from ahwal.errors import WALError, WALLockedError
@@ -59,7 +58,7 @@ class Disk:
             WALLockedError: Another process uses it; waiting would not be right.
         """
         try:
-            self.queue = await to_thread.run_sync(self._open_queue)
+            self.queue = await in_thread(self._open_queue)
         except WALLockedError:
             raise
         except (WALError, OSError) as error:
@@ -103,4 +102,4 @@ class Disk:
     async def close(self) -> None:
         """Close the queue, if it is open."""
         if self.queue is not None:
-            await to_thread.run_sync(self.queue.close)
+            await in_thread(self.queue.close)

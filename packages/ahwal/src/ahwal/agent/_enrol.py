@@ -4,9 +4,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from anyio import to_thread
-
 from ahwal import transport
+from ahwal._threads import in_thread
 from ahwal.agent._config import AgentConfig
 from ahwal.agent._credentials import Credentials, CredentialStore
 from ahwal.agent._machine import enroll_request, make_machine_id
@@ -76,11 +75,11 @@ async def enroll(
     if not 0 < len(secret.reveal()) <= LICENSE_CHARS_MAX:
         raise ConfigError(f"the license is empty or over {LICENSE_CHARS_MAX} characters")
     store = CredentialStore(state_dir=config.state_dir)
-    if not force and await to_thread.run_sync(_is_enrolled, store):
+    if not force and await in_thread(_is_enrolled, store):
         raise AlreadyEnrolledError(
             f"{store.path} exists: this agent is enrolled; use --force to replace its identity"
         )
-    machine = await to_thread.run_sync(make_machine_id, config.state_dir)
+    machine = await in_thread(make_machine_id, config.state_dir)
     labels = dict(config.labels)
     async with make_client(config, config.collector_url, None) as client:
         try:
@@ -99,7 +98,7 @@ async def enroll(
         raise refusal or EnrolTemporaryError("the collector's answer was empty")
     credentials = _credentials(response, machine, config.collector_url, now)
     del response
-    await to_thread.run_sync(store.save, credentials)
+    await in_thread(store.save, credentials)
     return credentials
 
 

@@ -10,8 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from anyio import to_thread
-
+from ahwal._threads import in_thread
 from ahwal._version import package_version
 from ahwal.errors import CredentialsError
 from ahwire.agent_pb2 import EnrollRequest
@@ -41,7 +40,7 @@ async def is_same_machine(
 ) -> bool:
     """Return whether this is the machine with the id `enrolled`; what is not known is no other."""
     try:
-        current = await to_thread.run_sync(read)
+        current = await in_thread(read)
     except Exception as error:  # noqa: BLE001 - the function may be the embedder's code
         # It may raise anything, which says nothing about the machine.
         logger.warning("the machine's id cannot be read: %s: %s", type(error).__name__, error)

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 import anyio
-from anyio import to_thread
 from attrs import evolve
 
+from ahwal._threads import in_thread
 from ahwal.agent._credentials import Credentials, CredentialStore
 from ahwal.agent._enrol import expiry
 from ahwal.agent._inventory import InventoryReport
@@ -221,7 +221,7 @@ class UpkeepLoop:
         try:
             # A stop in the middle must not leave the new token in memory only.
             with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(self._store.save, self.credentials)
+                await in_thread(self._store.save, self.credentials)
         except CredentialsError as error:
             # It is used from memory all the same: the old one, which the file still holds whole,
             # is valid for a while only.

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import anyio
-from anyio import to_thread
 
 from ahwal._sample import Sample
+from ahwal._threads import in_thread
 from ahwal.clock import SystemClock
 from ahwal.errors import TransportError
 from ahwal.queue import DropReason as QueueDropReason
@@ -172,7 +172,7 @@ class Sender:
     async def attach(self, queue: Queue) -> None:
         """Begin to use a queue on disk; what waits in memory moves to it."""
         self._seeded = False
-        await to_thread.run_sync(self._backlog.attach, queue)
+        await in_thread(self._backlog.attach, queue)
 
     async def save(self) -> int:
         """Give the disk once more what waits in memory, as at an end.
@@ -180,7 +180,7 @@ class Sender:
         Returns:
             The batches that still are in memory only.
         """
-        return await to_thread.run_sync(self._backlog.save)
+        return await in_thread(self._backlog.save)
 
     async def enqueue(
         self,
@@ -212,7 +212,7 @@ class Sender:
             cpu_percent=cpu_percent,
             rss_bytes=rss_bytes,
         )
-        return (await to_thread.run_sync(append)).points
+        return (await in_thread(append)).points
 
     def append(
         self,
@@ -266,7 +266,7 @@ class Sender:
             now = self._clock.monotonic()
             if not self._delivery.may_send(now) or self._pace.wait_seconds(now) > 0:
                 break
-            request = await to_thread.run_sync(self._next_request)
+            request = await in_thread(self._next_request)
             if request is None:
                 break
             self._pace.take(self._clock.monotonic())
@@ -283,7 +283,7 @@ class Sender:
             )
             # What the answer decided must reach the queue, even when we are told to stop now.
             with anyio.CancelScope(shield=True):
-                go_on = await to_thread.run_sync(self._verdicts.apply, action, request, reply)
+                go_on = await in_thread(self._verdicts.apply, action, request, reply)
             if action is Action.REVOKE:
                 self._transport.clear_token()
             if action is Action.ACCEPT and reply.ack is not None:
