@@ -12,8 +12,10 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -92,6 +94,11 @@ class Times:
         low, _, high = statistics.quantiles(self.values, n=4)
         return low, high
 
+    @property
+    def fast(self) -> float:
+        """The first quartile: what it is while the machine is left alone."""
+        return self.quartiles[0]
+
     def micros(self) -> str:
         """Median and quartiles in microseconds."""
         low, high = self.quartiles
@@ -101,6 +108,15 @@ class Times:
         """Median and quartiles as they are."""
         low, high = self.quartiles
         return f"{self.median:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
+
+
+@contextmanager
+def work_folder() -> Iterator[Path]:
+    """An empty folder on the disk of the workspace, for temporary files may lie in memory."""
+    home = HERE.parent / ".nox" / "bench"
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=home) as name:
+        yield Path(name)
 
 
 def seconds_of(action: Callable[[], object]) -> float:

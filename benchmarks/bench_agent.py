@@ -12,13 +12,12 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 import anyio
 from _batches import host_batch
-from _harness import Options, Row, Times, main
+from _harness import Options, Row, Times, main, work_folder
 
 from ahwal import WAL, AgentConfig, enroll
 from ahwal.testing import ScriptedCollector
@@ -112,8 +111,8 @@ def recovery_seconds(folder: Path, url: str) -> float:
 def measure(options: Options) -> list[Row]:
     """Both agents at once, then the restart."""
     window = 10.0 if options.quick else WINDOW_SECONDS
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name, ScriptedCollector() as collector:
-        idle, offline, again = (Path(name) / part for part in ("idle", "offline", "again"))
+    with work_folder() as home, ScriptedCollector() as collector:
+        idle, offline, again = (home / part for part in ("idle", "offline", "again"))
         for folder in (idle, offline):
             prepare(folder, collector)
         batches = fill(offline)

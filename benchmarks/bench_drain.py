@@ -7,14 +7,13 @@ clock, which the sender's token bucket is filled by; they are what an agent woul
 collector that answers at once. What the machine itself needed for it is told beside.
 """
 
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
 from _batches import host_batch
-from _harness import Options, Row, main
+from _harness import Options, Row, main, work_folder
 
 from ahwal import WAL, Client, Sender
 from ahwal.testing import FakeClock, ScriptedCollector
@@ -84,9 +83,9 @@ def measure(options: Options) -> list[Row]:
     """Both sizes of a batch."""
     rows = []
     for points, goal in GOALS_MINUTES.items():
-        with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        with work_folder() as folder:
             count = BATCHES // 50 if options.quick else BATCHES
-            found = anyio.run(drain, Path(folder), count, points)
+            found = anyio.run(drain, folder, count, points)
         a_minute = limits.metrics_per_minute(CYCLE_SECONDS)
         rows.append(
             Row(

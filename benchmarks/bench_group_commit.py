@@ -7,15 +7,13 @@ checksum, index and keep the limits beside it.
 """
 
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from zlib import compress
 
 from _batches import batch_of_bytes
-from _harness import Options, Row, Times, in_turns, main
+from _harness import Options, Row, Times, in_turns, main, work_folder
 
 from ahwal import WAL
 
@@ -76,13 +74,15 @@ def measure(options: Options) -> list[Row]:
     data = batch_of_bytes(10_000)
     record = b"\0" * 24 + compress(data, level=1, wbits=-15)
     appends = THREADS * options.rounds(APPENDS // THREADS)
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        fd = os.open(Path(folder) / "plain", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with work_folder() as folder:
+        fd = os.open(folder / "plain", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         bare = BareGroupCommit(fd)
-        with WAL.open(Path(folder) / "wal", max_bytes=1 << 30) as queue:
+        with WAL.open(folder / "wal", max_bytes=1 << 30) as queue:
             times = in_turns(
                 {
-                    "one": lambda: rate(lambda: queue.append(data), threads=1, appends=appends),
+                    "one": lambda: rate(
+                        lambda: queue.append(data), threads=1, appends=appends // 4
+                    ),
                     "ours": lambda: rate(
                         lambda: queue.append(data), threads=THREADS, appends=appends
                     ),

@@ -11,12 +11,11 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from _harness import Options, Row, Times, in_turns, main
+from _harness import Options, Row, Times, in_turns, main, work_folder
 
 from ahwal import WAL
 
@@ -89,12 +88,12 @@ def plain_read(folder: Path) -> float:
 def measure(options: Options) -> list[Row]:
     """Both sizes, each opened several times."""
     rows = []
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
-        empty = Path(name) / "empty"
+    with work_folder() as home:
+        empty = home / "empty"
         WAL.open(empty).close()
         least = min(opened(empty)["peak_kib"] for _ in range(3))
         for size, limit in ((50 * MIB, 3.0), (1024 * MIB, 6.0)):
-            folder = Path(name) / str(size)
+            folder = home / str(size)
             count = fill(folder, size // 50 if options.quick else size)
             rows += measure_size(folder, count, size // MIB, limit, least)
     return rows

@@ -132,6 +132,14 @@ def chart(answers: dict[str, Answer]) -> bytes:
     return rendered
 
 
+def write(answers: dict[str, Answer]) -> None:
+    """Write numbers, page and chart."""
+    known = {name: answers[name] for name in names() if name in answers}
+    DATA.write_text(json.dumps(known, indent=2, ensure_ascii=False) + "\n")
+    PAGE.write_text(page(PAGE.read_text(), known))
+    CHART.write_bytes(chart(known))
+
+
 def main() -> int:
     """Run, then write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -148,13 +156,12 @@ def main() -> int:
         answer = run(name, quick=given.quick)
         if answer is None:
             failed.append(name)
-        else:
+        elif not given.quick:
+            # At once, so that a run that is ended keeps what it has.
             answers[name] = answer
-    if not given.quick:
-        answers = {name: answers[name] for name in names() if name in answers}
-        DATA.write_text(json.dumps(answers, indent=2, ensure_ascii=False) + "\n")
-        PAGE.write_text(page(PAGE.read_text(), answers))
-        CHART.write_bytes(chart(answers))
+            write(answers)
+    if given.only_write:
+        write(answers)
     if failed:
         print(f"failed, and not in the tables: {', '.join(failed)}")
     return 1 if failed else 0
