@@ -217,19 +217,28 @@ async def test_a_hundred_mebibytes_offline_against_a_cap_of_ten():
 
 @pytest.mark.nightly
 async def test_a_days_backlog_of_1000_points_a_batch_drains_in_45_minutes():
-    disk = SimulatedDisk()
-    clock = FakeClock()
-    with open_wal(disk, clock, max_bytes=1 << 30) as queue:
+    disk, clock = SimulatedDisk(), FakeClock()
+    batch = MetricsBatch()
+    for index in range(1000):
+        series = batch.series.add(name="work")
+        series.labels.add(name="index", value=str(index))
+        series.points.add()
+    with open_wal(disk, clock, max_bytes=1 << 30, max_age_seconds=None) as queue:
+        for number in range(2_880):
+            batch.seq = number + 1
+            batch.collected_at_ms = round(clock.time() * 1000)
+            for index, series in enumerate(batch.series):
+                series.points[0].ts_ms = batch.collected_at_ms
+                series.points[0].value = number * 1000 + index
+            queue.append(batch.SerializeToString())
+            clock.step(30)
         world = World(queue, clock=clock, interval_seconds=30.0)
-        world.collector.online = False
-        for _ in range(2_880):
-            await world.cycle(1000)
-        world.collector.online = True
-        # The last wait of the backoff is over; draining begins.
-        clock.step(300)
         started = clock.monotonic()
         status = await world.drain()
     assert clock.monotonic() - started <= 45 * 60
+    # The oldest pass the window of a day while they wait for their turn.
+    assert status.dropped[DropReason.TOO_OLD] <= 5_000
+    assert status.delivered == len(world.collector.points)
     assert status.delivered + status.dropped[DropReason.TOO_OLD] == 2_880_000
 
 
