@@ -310,8 +310,7 @@ def docs(session: nox.Session) -> None:
         session,
         "mkdocs",
         "build",
-        "--strict",
-        "--quiet",
+        "--strict",  # not --quiet: it hides the warnings that strict counts
         "--site-dir",
         str(ROOT / "site"),
         NO_MKDOCS_2_WARNING="1",
