@@ -95,6 +95,12 @@ def margin(row: dict[str, Any]) -> float:
     return value / limit
 
 
+def bar(row: dict[str, Any]) -> dict[str, Any]:
+    """The bar of one figure, with its number."""
+    passed = margin(row)
+    return {"value": min(passed, BAR_MAX), "formatter": lambda _value: f"{passed:.2f}"}
+
+
 def chart(answers: dict[str, Answer]) -> bytes:
     """All figures as bars: from 1 on they are reached."""
     rows = [row for name in names() for row in answers.get(name, {"rows": []})["rows"]]
@@ -104,10 +110,11 @@ def chart(answers: dict[str, Answer]) -> bytes:
         plot_background="#ffffff",
         font_family="sans-serif",
         label_font_size=11,
+        value_font_size=10,
         major_label_font_size=11,
         title_font_size=15,
     )
-    drawn = pygal.HorizontalBar(
+    drawn = pygal.HorizontalStackedBar(
         style=style,
         js=[],
         no_prefix=True,
@@ -119,15 +126,13 @@ def chart(answers: dict[str, Answer]) -> bytes:
         title="How far the figures to reach are passed (1 is reached, bars end at 4)",
         x_labels_major=[1],
         print_values=True,
-        value_formatter=lambda value: "" if value is None else f"{value:.2g}",
+        print_zeroes=False,
     )
     # The first bar is drawn at the bottom.
     rows.reverse()
     drawn.x_labels = [row["question"].replace("`", "") for row in rows]
-    reached = [{"value": min(margin(r), BAR_MAX)} if r["reached"] else None for r in rows]
-    missed = [None if r["reached"] else {"value": margin(r)} for r in rows]
-    drawn.add("reached", reached)
-    drawn.add("not reached", missed)
+    drawn.add("reached", [bar(row) if row["reached"] else None for row in rows])
+    drawn.add("not reached", [None if row["reached"] else bar(row) for row in rows])
     rendered: bytes = drawn.render(disable_xml_declaration=False)
     return rendered
 
