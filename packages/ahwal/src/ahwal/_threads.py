@@ -12,18 +12,21 @@ was told to stop. Here every call gets a daemon thread of its own; a caller that
 the thread behind, and the number of threads left behind is bounded.
 """
 
+import asyncio
+import contextlib
+import sys
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import anyio
 from anyio import CapacityLimiter, to_thread
-from anyio.from_thread import BlockingPortal
 from anyio.lowlevel import RunVar
 
 from ahwal.errors import BusyError
 
 T = TypeVar("T")
+CallSoon: TypeAlias = Callable[[Callable[[], None]], object]
 
 # For all agents of one event loop; each has at most a few calls under way.
 THREADS_MAX = 16
@@ -38,6 +41,22 @@ async def in_thread(func: Callable[..., T], *arguments: object) -> T:
         limiter = CapacityLimiter(THREADS_MAX)
         _limiter.set(limiter)
     return await to_thread.run_sync(func, *arguments, limiter=limiter)
+
+
+def call_soon_of_this_loop() -> CallSoon:
+    """Return the running loop's way to be told something by another thread, which never waits.
+
+    What is returned raises RuntimeError when the loop has ended. A portal's calls wait until the
+    loop has taken them: a host's loop may be busy for seconds, and one that has just ended never
+    takes them.
+    """
+    trio = sys.modules.get("trio")
+    if trio is not None:
+        # Asked first, because trio may be a guest in a loop of asyncio.
+        with contextlib.suppress(RuntimeError):
+            soon: CallSoon = trio.lowlevel.current_trio_token().run_sync_soon
+            return soon
+    return asyncio.get_running_loop().call_soon_threadsafe
 
 
 class DaemonCalls:
@@ -70,23 +89,21 @@ class DaemonCalls:
         done = anyio.Event()
         outcome: list[T] = []
         failure: list[BaseException] = []
-        async with BlockingPortal() as portal:
+        call_soon = call_soon_of_this_loop()
 
-            def call() -> None:
-                try:
-                    outcome.append(func())
-                except BaseException as error:  # noqa: BLE001 - handed to the waiting caller
-                    failure.append(error)
-                finally:
-                    self._free.release()
-                try:
-                    portal.start_task_soon(done.set)
-                except RuntimeError:
-                    # The caller was cancelled and its portal is gone: nobody waits any more.
-                    return
+        def call() -> None:
+            try:
+                outcome.append(func())
+            except BaseException as error:  # noqa: BLE001 - handed to the waiting caller
+                failure.append(error)
+            finally:
+                self._free.release()
+            # When the loop has ended, nobody waits any more.
+            with contextlib.suppress(RuntimeError):
+                call_soon(done.set)
 
-            threading.Thread(target=call, name=f"ahwal {self._name}", daemon=True).start()
-            await done.wait()
+        threading.Thread(target=call, name=f"ahwal {self._name}", daemon=True).start()
+        await done.wait()
         if failure:
             raise failure[0]
         return outcome[0]

@@ -207,6 +207,20 @@ async def test_a_disk_that_comes_back_takes_over_within_a_minute(config, collect
 
 
 @pytest.mark.anyio
+async def test_of_two_agents_in_memory_the_one_that_finds_the_disk_taken_ends(config, tmp_path):
+    (tmp_path / "wal").write_text("in the way")
+    with pytest.raises(ExceptionGroup) as caught:
+        async with Running(config) as running:
+            await running.cycles(1, seconds=PHASE + 0.01)
+            assert running.agent.status().storage == "memory"
+            (tmp_path / "wal").unlink()
+            with WAL.open(tmp_path / "wal"):
+                await running.clock.advance(60)
+                await reaches(lambda: running.agent.status().state is AgentState.FAILED)
+    assert caught.group_contains(WALLockedError, match=r"\d+")
+
+
+@pytest.mark.anyio
 async def test_a_second_agent_on_the_same_directory_is_told_who_holds_it(config):
     with WAL.open(f"{config.state_dir}/wal"), pytest.raises(WALLockedError, match=r"\d+"):
         await make_agent(config, FakeClock()).run()

@@ -11,6 +11,7 @@ status file    every 10 s, for `ahagent status`
 The queue is the only thing between the first two: a slow collector never delays a collection.
 """
 
+import contextlib
 import logging
 import random
 import threading
@@ -19,11 +20,10 @@ from types import TracebackType
 from typing import Self
 
 import anyio
-from anyio.from_thread import BlockingPortal
 
 from ahwal import transport
 from ahwal._sample import Sample
-from ahwal._threads import in_thread
+from ahwal._threads import CallSoon, call_soon_of_this_loop, in_thread
 from ahwal._version import package_version
 from ahwal.agent._clients import Clients
 from ahwal.agent._collect import Collect, Collector, CollectorSet, to_collectors
@@ -40,7 +40,7 @@ from ahwal.agent._status_file import StatusFile
 from ahwal.agent._tuning import Tuning
 from ahwal.agent._upkeep import UpkeepLoop
 from ahwal.clock import AsyncClock, SystemClock
-from ahwal.errors import AgentRevokedError, AhwalError
+from ahwal.errors import AgentRevokedError, AhwalError, WALLockedError
 from ahwal.queue import Queue
 from ahwal.sender import Appended, Enqueued, Sender, SenderStatus
 from ahwire import Rng
@@ -126,12 +126,11 @@ class Agent:
         self._last_status: SenderStatus | None = None
         self._stop_wanted = threading.Event()
         self._stop_event: anyio.Event | None = None
-        self._portal: BlockingPortal | None = None
+        self._call_soon: CallSoon | None = None
         self._thread: threading.Thread | None = None
-        self._loop_thread = 0
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_loop_thread"):
+        if not hasattr(self, "_thread"):
             return "<Agent that was not built>"  # In a traceback of the constructor.
         return f"<Agent {self._credentials.agent_id} {self.status().line()}>"
 
@@ -161,17 +160,12 @@ class Agent:
     def stop(self) -> None:
         """Ask the agent to end; from any thread, and any number of times."""
         self._stop_wanted.set()
-        portal, event = self._portal, self._stop_event
-        if portal is None or event is None or self._intake.in_child():
+        call_soon, event = self._call_soon, self._stop_event
+        if call_soon is None or event is None or self._intake.in_child():
             return
-        if threading.get_ident() == self._loop_thread:
-            event.set()
-            return
-        try:
-            portal.start_task_soon(event.set)
-        except RuntimeError:
-            # It ended by itself in this very moment.
-            return
+        # It may end by itself in this very moment.
+        with contextlib.suppress(RuntimeError):
+            call_soon(event.set)
 
     def enqueue(
         self,
@@ -248,19 +242,15 @@ class Agent:
             raise RuntimeError("this agent was started before; make a new one")
         self._started_at = self._clock.monotonic()
         self._stop_event = anyio.Event()
-        self._loop_thread = threading.get_ident()
+        self._call_soon = call_soon_of_this_loop()
+        self._intake.start()
         try:
-            async with BlockingPortal() as portal:
-                self._portal = portal
-                if not self._stop_wanted.is_set():
-                    try:
-                        await self._run()
-                    except AhwalError as error:
-                        # Kept out of the portal's task group, which would wrap it.
-                        self._failure = error
+            if not self._stop_wanted.is_set():
+                await self._run()
+        except AhwalError as error:
+            self._failure = error
         finally:
             self._intake.close()
-            self._portal = None
             if self._sender is not None:
                 # The queue is about to be closed; what it said last stays to be asked for.
                 self._last_status = self._sender.status()
@@ -334,7 +324,7 @@ class Agent:
             try:
                 async with anyio.create_task_group() as work:
                     if queue is None:
-                        work.start_soon(self._disk.run, sender)
+                        work.start_soon(self._return_to_disk, sender)
                     work.start_soon(collecting.run)
                     work.start_soon(upkeep.run)
                     work.start_soon(self._status_file.run)
@@ -344,6 +334,16 @@ class Agent:
                 last.deadline = anyio.current_time() + self._config.shutdown_flush_seconds
                 delivery.stop()
         self._log.info("agent stopped; %s", sender.status().line())
+
+    async def _return_to_disk(self, sender: Sender) -> None:
+        assert self._stop_event is not None
+        try:
+            await self._disk.run(sender)
+        except WALLockedError as error:
+            # Another process is this agent now; two must not send under one identity.
+            self._log.error("the queue on disk is in use, this agent ends: %s", error)
+            self._failure = error
+            self._stop_event.set()
 
     def _revoked(self) -> None:
         self._state = AgentState.AGENT_REVOKED

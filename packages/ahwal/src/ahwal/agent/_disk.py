@@ -72,14 +72,14 @@ class Disk:
         return self.queue
 
     async def run(self, sender: Sender) -> None:
-        """Try again each minute until the queue is open and the sender has it."""
+        """Try again each minute until the queue is open and the sender has it.
+
+        Raises:
+            WALLockedError: Another process uses it meanwhile.
+        """
         while self.queue is None:
             await self._clock.sleep(RETRY_SECONDS)
-            try:
-                queue = await self.open()
-            except WALLockedError as error:
-                self._log.error("the queue on disk is in use: %s", error)
-                continue
+            queue = await self.open()
             if queue is not None:
                 await sender.attach(queue)
                 self._log.info("the queue on disk works, batches moved to it")

@@ -4,16 +4,15 @@ Law of this file: samples that are taken are in the sender's books before the ca
 none are taken once the agent has begun to close its queue.
 """
 
-import asyncio
 import contextlib
 import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
 
 from ahwal._sample import Sample
+from ahwal._threads import CallSoon, call_soon_of_this_loop
 from ahwal.sender import DeliveryState, Enqueued, Sender
 
 FLUSH_POLL_SECONDS = 0.05
@@ -30,7 +29,7 @@ class Intake:
         self._log = logger
         self._sender: Sender | None = None
         self._wake_in_loop: Callable[[], None] | None = None
-        self._call_soon: Callable[[Callable[[], None]], object] | None = None
+        self._call_soon: CallSoon | None = None
         self._closed = False
         self._pid = 0
         # Set once it is known whether samples are taken: by `open` or by `close`.
@@ -38,6 +37,10 @@ class Intake:
         # Held during an append, so that the queue is not closed in the middle of one.
         self._lock = threading.Lock()
         self._warned = False
+
+    def start(self) -> None:
+        """Belong to this process from now on."""
+        self._pid = os.getpid()
 
     def open(self, sender: Sender, wake: Callable[[], None]) -> None:
         """Take samples from now on; called in the agent's loop.
@@ -47,8 +50,7 @@ class Intake:
             wake: Called in the loop after each append; makes the agent send soon.
         """
         self._sender, self._wake_in_loop = sender, wake
-        self._call_soon = _call_soon_of_this_loop()
-        self._pid = os.getpid()
+        self._call_soon = call_soon_of_this_loop()
         self._settled.set()
 
     def in_child(self) -> bool:
@@ -119,19 +121,3 @@ class Intake:
         self._warned = True
         self._log.log(level, "the agent did not take samples handed to it: %s", cause)
         return Enqueued(points=0, on_disk=False, dropped={})
-
-
-def _call_soon_of_this_loop() -> Callable[[Callable[[], None]], object]:
-    """Return the running loop's way to be told something by another thread, which never waits.
-
-    A portal's calls wait until the loop has taken them. A host's loop may be busy for seconds, and
-    one that has just ended never takes them.
-    """
-    trio = sys.modules.get("trio")
-    if trio is not None:
-        # Asked first, because trio may be a guest in a loop of asyncio.
-        with contextlib.suppress(RuntimeError):
-            soon: Callable[[Callable[[], None]], object]
-            soon = trio.lowlevel.current_trio_token().run_sync_soon
-            return soon
-    return asyncio.get_running_loop().call_soon_threadsafe
