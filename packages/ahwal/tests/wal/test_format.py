@@ -97,6 +97,7 @@ def directories(draw):
     if draw(st.booleans()):
         files["format"] = draw(st.sampled_from([b"1", b"1\n", b""]))
     lines = [f"ack {n}" for n in draw(st.lists(st.integers(1, 90), max_size=8))]
+    puts: list[str] = []
     taken = 0
     for _ in range(draw(st.integers(0, 3))):
         # Contiguous new ids, present or not, above the old one and above those reserved before.
@@ -104,7 +105,11 @@ def directories(draw):
         first = max(old, taken) + draw(st.integers(1, 8))
         taken = first + draw(st.integers(0, 2))
         new = " ".join(map(str, range(first, taken + 1)))
-        lines.insert(draw(st.integers(0, len(lines))), f"put {old} {new}")
+        puts.append(f"put {old} {new}")
+    # Replacements stand in the order in which they were made, acknowledgements anywhere.
+    at = sorted(draw(st.lists(st.integers(0, len(lines)), min_size=3, max_size=3)))
+    for place, put in reversed(list(zip(at, puts, strict=False))):
+        lines.insert(place, put)
     if lines or draw(st.booleans()):
         files["journal"] = make_journal(*lines)
     return files
@@ -182,6 +187,16 @@ def test_a_replacement_holds_when_all_its_records_are_there_or_acknowledged(
             assert wal.recovery.bad_journal_lines == 0
             assert again or wal._parts.writer.next_id > 4
         disk.kill_process()
+
+
+def test_what_was_replaced_in_its_turn_need_not_be_there():
+    disk = SimulatedDisk()
+    disk.put_file(segment_name(1), make_record(1, b"1") + make_record(2, b"2"))
+    disk.put_file(segment_name(4), make_record(4, b"4") + make_record(5, b"5"))
+    disk.put_file("journal", make_journal("put 1 3", "put 3 4 5"))
+    assert [entry_id for entry_id, _ in read_directory(disk)] == [4, 5, 2]
+    with open_simulated(disk) as wal:
+        assert [entry.id for entry in wal.peek(9, 1000)] == [4, 5, 2]
 
 
 def test_replacements_have_contiguous_ids_reserved_and_synced_before_their_records():

@@ -135,9 +135,13 @@ def read_directory(files: dict[str, bytes]) -> list[Record]:
     done = acks | {record_id for record_id in present if record_id <= watermark}
     successors: dict[int, list[int]] = {}
     placed: set[int] = set()
-    for old, new in puts:
-        whole = all(n in present or n in done or n <= watermark for n in new)
-        if whole or old not in present or old in done or old <= watermark:
+    whole: set[int] = set()
+    for at, (_, new) in reversed(list(enumerate(puts))):
+        handed_on = {puts[later][0] for later in whole}
+        if all(n in present or n in done or n <= watermark or n in handed_on for n in new):
+            whole.add(at)
+    for at, (old, new) in enumerate(puts):
+        if at in whole or old not in present or old in done or old <= watermark:
             done.add(old)
             successors.setdefault(old, []).extend(new)
             placed.update(new)

@@ -12,7 +12,7 @@ from ahwal.errors import WALFormatError
 from ahwal.wal import _checkpoint, _journal
 from ahwal.wal._checkpoint import Checkpoint
 from ahwal.wal._index import Index
-from ahwal.wal._journal import Journal
+from ahwal.wal._journal import Journal, Put
 from ahwal.wal._record import HEADER_BYTES, read_header
 from ahwal.wal._scan import is_zeros, scan
 from ahwal.wal._segment import Segment, first_id_of
@@ -254,10 +254,17 @@ def _mark_done(index: Index, watermark: int, journal: Journal) -> None:
     def is_done(record_id: int) -> bool:
         return record_id <= watermark or record_id in journal.acks
 
+    # From the last to the first: what was replaced in its turn needs not be there any more.
+    replaced: set[int] = set()
+    holding: set[Put] = set()
+    for put in reversed(journal.puts):
+        if all(is_done(new) or new in replaced or index.find_any(new) for new in put.new):
+            replaced.add(put.old)
+            holding.add(put)
+        elif is_done(put.old) or index.find_any(put.old) is None:
+            holding.add(put)
     for put in journal.puts:
-        swapped = all(is_done(new) or index.find_any(new) is not None for new in put.new)
-        gone = is_done(put.old) or index.find_any(put.old) is None
-        if swapped or gone:
+        if put in holding:
             index.put(put)
         else:
             for new in put.new:
