@@ -8,7 +8,8 @@ Lines of text, each with the CRC32C of what stands before its last space, in 8 h
 A line whose CRC does not hold says nothing, and the lines behind it are read all the same. A `put`
 is written and synced before its records, whose ids are reserved and contiguous. It holds when each
 record it names is valid, done, or replaced by a `put` that holds: then the old one is done. Else
-the old one stands, and the new ones are ignored. When the old one is gone anyway, the valid new ones count.
+the old one stands, and the new ones are ignored. When the old one is gone anyway, the valid new
+ones count.
 
 `ack` lines are written without a sync of their own: they survive the death of the process at once
 and a power cut after the next sync. What is acknowledged twice because an `ack` was lost is sent
