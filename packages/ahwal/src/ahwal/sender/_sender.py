@@ -134,7 +134,8 @@ class Sender:
         self._last_etag = ""
 
     def __repr__(self) -> str:
-        return f"<Sender {self.status().line()}>"
+        # Of what is in memory only: the queue may be closed, and a repr must not raise.
+        return f"<Sender delivery={self.state} requests={self._requests}>"
 
     @property
     def state(self) -> DeliveryState:
