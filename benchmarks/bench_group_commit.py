@@ -113,7 +113,7 @@ def rows(times: dict[str, Times]) -> list[Row]:
         ),
         Row(
             question="8 threads with group commit, against a bare group commit of ready records",
-            measured=f"{ours.median / bare.median:.0%}: {ours.each()} a second against "
+            measured=f"{ours.median / bare.median:.1%}: {ours.each()} a second against "
             f"{bare.each()}",
             value=round(ours.median / bare.median, 3),
             limit=0.8,

@@ -23,4 +23,5 @@ def test_every_figure_is_on_the_page_reached_or_not():
 def test_every_benchmark_is_on_the_page():
     answers = json.loads((REFERENCE / "figures.json").read_text(encoding="utf-8"))
     benchmarks = (ROOT / "benchmarks").glob("bench_*.py")
-    assert {file.stem.removeprefix("bench_") for file in benchmarks} == set(answers)
+    names = {file.stem.removeprefix("bench_") for file in benchmarks}
+    assert names == set(answers), "run nox -s bench -- NAME"
