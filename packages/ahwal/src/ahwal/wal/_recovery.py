@@ -264,7 +264,8 @@ def _mark_done(index: Index, watermark: int, journal: Journal) -> None:
         elif is_done(put.old) or index.find_any(put.old) is None:
             holding.add(put)
     for put in journal.puts:
-        if put in holding:
+        # Gone, too, is what another line has replaced; no writer leaves two of them.
+        if put in holding or put.old in replaced:
             index.put(put)
         else:
             for new in put.new:
