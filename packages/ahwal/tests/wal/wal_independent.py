@@ -140,9 +140,9 @@ def read_directory(files: dict[str, bytes]) -> list[Record]:
         handed_on = {puts[later][0] for later in whole}
         if all(n in present or n in done or n <= watermark or n in handed_on for n in new):
             whole.add(at)
-    for old, new in puts:
-        gone = old not in present or old in done or old <= watermark
-        if gone or old in {puts[other][0] for other in whole}:
+    for at, (old, new) in enumerate(puts):
+        gone = old not in present or old in acks or old <= watermark
+        if at in whole or gone:
             done.add(old)
             successors.setdefault(old, []).extend(new)
             placed.update(new)

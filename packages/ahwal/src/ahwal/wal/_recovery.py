@@ -264,8 +264,8 @@ def _mark_done(index: Index, watermark: int, journal: Journal) -> None:
         elif is_done(put.old) or index.find_any(put.old) is None:
             holding.add(put)
     for put in journal.puts:
-        # Gone, too, is what another line has replaced; no writer leaves two of them.
-        if put in holding or put.old in replaced:
+        # The line of an attempt that failed says nothing, also where a later one did not.
+        if put in holding:
             index.put(put)
         else:
             for new in put.new:
