@@ -214,6 +214,8 @@ def test_the_log_file_is_rotated_at_its_size_and_one_is_kept(tmp_path, monkeypat
         for handler in handlers:
             root.addHandler(handler)
         root.setLevel(level)
+        for name in ("httpx", "httpcore"):
+            logging.getLogger(name).setLevel(logging.NOTSET)
     names = sorted(path.name for path in (tmp_path / "logs").iterdir())
     assert names == ["agent.log", "agent.log.1"]
     assert "line 199" in (tmp_path / "logs" / "agent.log").read_text(encoding="utf-8")

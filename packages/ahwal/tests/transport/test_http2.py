@@ -87,7 +87,8 @@ async def test_the_token_is_in_no_log_line_of_http2_at_debug(connect, caplog):
 
     # Coded as Huffman it only looks like noise, and anyone can read it.
     coded = Encoder().encode([(b"authorization", f"Bearer {CANARY}".encode())])
-    caplog.set_level(logging.DEBUG)
+    for name in ("", "httpx", "httpcore", "hpack"):  # another test may have left them quiet
+        caplog.set_level(logging.DEBUG, name)
     async with connect() as client:
         assert CANARY in (await _answer(client))["x-repeats"]
         await _answer(client)
@@ -102,7 +103,8 @@ async def test_the_token_is_in_no_log_line_of_http2_at_debug(connect, caplog):
 async def test_what_others_log_with_the_same_libraries_stays(connect, caplog):
     from hpack import Encoder
 
-    caplog.set_level(logging.DEBUG)
+    for name in ("", "httpx", "httpcore", "hpack"):  # another test may have left them quiet
+        caplog.set_level(logging.DEBUG, name)
     async with connect() as client:
         await client.ping()
         Encoder().encode([(b"x-mine", b"theirs")])

@@ -35,7 +35,8 @@ def shown(error, own_frames=1):
 @pytest.fixture
 def all_logs(caplog):
     """The log of every logger that there is, at DEBUG."""
-    caplog.set_level(logging.DEBUG)
+    for name in ("", "httpx", "httpcore", "hpack"):  # another test may have left them quiet
+        caplog.set_level(logging.DEBUG, name)
     for name in list(logging.root.manager.loggerDict):
         caplog.set_level(logging.DEBUG, logger=name)
 
