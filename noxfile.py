@@ -43,8 +43,8 @@ COVERAGE_PERCENT = {"ahwire": 100, "ahrules": 100}
 COVERAGE_PERCENT_ELSE = 95
 
 # What the tests of a package alone may use beside its own dependencies.
-TEST_REQUIREMENTS = ["aiosmtpd>=1.4.5", "cryptography>=42", "hypothesis>=6.100"]
-TEST_REQUIREMENTS += ["pytest>=8.2", "trio>=0.25"]
+TEST_REQUIREMENTS = ["aiosmtpd>=1.4.5", "cryptography>=42", "hypercorn>=0.17"]
+TEST_REQUIREMENTS += ["hypothesis>=6.100", "pytest>=8.2", "pytest-xdist>=3.6", "trio>=0.25"]
 
 # Idle workers take tests from busy ones. Up to four: more would make real timeouts tight.
 ON_ALL_CORES = ("-n", str(max(2, min(4, os.cpu_count() or 1))), "--dist", "worksteal")
@@ -278,7 +278,7 @@ def run_alone(name: str, python: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [
             *(str(python.parent / "pytest"), "-q", "-p", "no:cacheprovider"),
-            *("-m", "not service and not nightly", report(f"alone-{name}")),
+            *("-m", "not service and not nightly", report(f"alone-{name}"), *ON_ALL_CORES),
             f"{PACKAGES[name]}/tests",
         ],
         # The environment's own commands (ahagent, ah-server) are the ones to be found.
