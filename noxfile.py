@@ -357,7 +357,12 @@ def lock(session: nox.Session) -> None:
 @nox.session
 def nightly(session: nox.Session) -> None:
     """Everything that is too long for `make test`, and every property with many more examples."""
-    folders = ("packages", "reference-server/tests", "tests")
+    fuzz = ("-c", "constraints.txt", "--group", "fuzz")
+    session.run(UV, "pip", "install", "--quiet", "--python", str(BIN / "python"), *fuzz)
+    # The WAL's part writes its own page of the docs.
+    wal = "packages/ahwal/tests/wal"
+    tool(session, "python", f"{wal}/wal_report.py", *session.posargs)
+    folders = ("packages", "reference-server/tests", "tests", f"--ignore={wal}")
     profile = "--hypothesis-profile=nightly"
     tool(session, "pytest", "-q", profile, report("nightly"), *folders, *session.posargs)
 
