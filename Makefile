@@ -29,7 +29,7 @@ $(STAMP): $(MANIFESTS) Makefile
 	@sh testkit/venv.sh "$(PYTHON)" "$(VENV)"
 	@echo "setup: installing the workspace into $(VENV)"
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt \
-	  --group dev --group services --group bench \
+	  --group dev --group services \
 	  -e packages/ahwire[zstd] -e packages/ahrules \
 	  -e packages/ahwal[host,prometheus,opentelemetry,cli,http2] \
 	  -e packages/ahcollector[http,redis,nats,metrics] \

@@ -370,6 +370,8 @@ def nightly(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Run the benchmarks, or those named after `--`, and write their figures into the docs."""
+    peers = ("-c", "constraints.txt", "--group", "bench")
+    session.run(UV, "pip", "install", "--quiet", "--python", str(BIN / "python"), *peers)
     session.run(str(BIN / "python"), "benchmarks/gather.py", *session.posargs)
 
 
