@@ -121,6 +121,12 @@ def agent_metrics() -> str:
     return rows(("metric", "label", "what it tells"), lines)
 
 
+def host_metrics() -> str:
+    table = importlib.import_module("host_metrics")
+    lines = ((m.collector, code(m.name), m.unit, code(m.label), m.help) for m in table.HOST_METRICS)
+    return rows(("collector", "metric", "unit", "label", "what it tells"), lines)
+
+
 def limits() -> str:
     module = importlib.import_module("ahwire.limits")
     lines = (
@@ -142,6 +148,7 @@ TABLES = {
         actions,
         collector_metrics,
         agent_metrics,
+        host_metrics,
         limits,
     )
 }

@@ -97,6 +97,7 @@ class Lookup:
 
 
 Predicate: TypeAlias = Condition | Not | All | AnyOf | Lookup
+"""A question about an incident's payload, as a rule's `predicates` hold them."""
 
 _ORDERED: Final = frozenset({Op.GT, Op.GTE, Op.LT, Op.LTE})
 _LISTS: Final = frozenset({Op.IN, Op.NOT_IN})

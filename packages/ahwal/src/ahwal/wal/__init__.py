@@ -1,8 +1,8 @@
 """The queue on disk: nothing that `append` returned is lost, whatever happens to the process.
 
-The format of the files is described at the top of the modules that own them: `_record` (segments),
-`_checkpoint`, `_journal`, `_quarantine`, `_lock`. The file `format` holds the text `1`, the number
-of this layout; where it is absent or empty the layout is 1, and a higher number is refused.
+The files are described, byte for byte, in [The files of the WAL](wal-format.md), which is
+`docs/reference/wal-format.md` in the repository. The file `format` holds the text `1`, the number
+of their layout; where it is absent or empty the layout is 1, and a higher number is refused.
 """
 
 from ahwal.queue import Entry, Stats
