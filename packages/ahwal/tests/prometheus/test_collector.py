@@ -20,6 +20,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
 import ahwal.prometheus
+from ahwal import DropReason, MemoryQueue, Sender
 from ahwal.agent import Collector
 
 
@@ -171,7 +172,7 @@ def test_without_the_extra_the_error_says_what_to_install():
 
 
 @pytest.mark.parametrize("value", [None, "text"])
-def test_a_value_that_is_no_number_fails_like_a_scrape(value):
+def test_a_value_that_is_no_number_costs_itself_and_not_the_registry(value):
     class Broken:
         def collect(self):
             yield GaugeMetricFamily("g", "", value=1)
@@ -181,5 +182,7 @@ def test_a_value_that_is_no_number_fails_like_a_scrape(value):
 
     registry = prom.CollectorRegistry()
     registry.register(Broken())
-    with pytest.raises((TypeError, ValueError)):
-        samples_of(registry)
+    queue = MemoryQueue(max_bytes=1 << 20)
+    given = ahwal.prometheus.collector(registry).collect()
+    enqueued = Sender(queue=queue, transport=None).append(given)
+    assert (enqueued.points, enqueued.dropped) == (1, {DropReason.BAD_SAMPLE: 1})

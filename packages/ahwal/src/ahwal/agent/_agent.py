@@ -176,9 +176,9 @@ class Agent:
     ) -> Enqueued:
         """Put samples into the queue beside those of the collectors; blocking, from any thread.
 
-        Never raises because of the agent: one that has ended, was revoked, is not on its machine or
-        in a forked child takes nothing, which the result and the log say. For one that is starting
-        it waits, `timeout_seconds` at most. `collected_at_ms` (Unix) is by default now.
+        Raises only what `samples` itself raises. What cannot be sent is counted; an agent that has
+        ended, was revoked, is not on its machine or in a forked child takes nothing: result and log
+        say both. For one that starts it waits. `collected_at_ms` (Unix) is by default now.
         """
         return self._intake.enqueue(
             samples, collected_at_ms=collected_at_ms, timeout_seconds=timeout_seconds

@@ -1,10 +1,12 @@
 """Collectors: where samples come from, and how one that fails or hangs costs only its own."""
 
+import inspect
+import itertools
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import anyio
 from attrs import frozen
@@ -45,7 +47,11 @@ class Collector(Protocol):
         ...
 
     def collect(self) -> Iterable[Sample]:
-        """Return the samples of this cycle. Whatever it raises costs these samples only."""
+        """Return the samples of this cycle.
+
+        Whatever it raises costs all samples of its own in this cycle, those that a generator had
+        yielded before too, and no others. What cannot be sent among them costs itself alone.
+        """
         ...
 
 
@@ -77,23 +83,24 @@ def to_collectors(
         ConfigError: It is none of these, or a collector's name is wrong or there twice.
     """
     given: tuple[object, ...]
-    alone = isinstance(collect, Collector) or callable(collect)
-    given = (collect,) if alone else tuple(collect)  # type: ignore[arg-type]  # see alone
+    alone = isinstance(collect, (Collector, Sample)) or callable(collect)
+    try:
+        given = (collect,) if alone else tuple(collect)  # type: ignore[arg-type]  # see alone
+    except TypeError:
+        given = (collect,)
     taken: set[str] = set()
     for collector in given:
-        if not isinstance(collector, Collector):
-            if not callable(collector):
-                raise ConfigError(
-                    f"{collector!r} is no collector; it needs name, prime() and collect(), "
-                    "or pass a function that returns samples"
-                )
-            continue
-        if not _NAME.fullmatch(collector.name) or collector.name in taken:
+        if isinstance(collector, Collector):
+            _check_name(collector.name, taken)
+            taken.add(collector.name)
+            _check_not_async(collector.collect, f"collector {collector.name}")
+        elif callable(collector):
+            _check_not_async(collector, getattr(collector, "__name__", repr(collector)))
+        else:
             raise ConfigError(
-                f"collector name {collector.name!r} is there twice, or is not lower-case letters, "
-                "digits and _"
+                f"{collector!r} is no collector; it needs name, prime() and collect(), "
+                "or pass a function that returns samples"
             )
-        taken.add(collector.name)
     collectors: list[Collector] = []
     for collector in given:
         if isinstance(collector, Collector):
@@ -103,6 +110,24 @@ def to_collectors(
             taken.add(name)
             collectors.append(FunctionCollector(name, collector))
     return tuple(collectors)
+
+
+def _check_name(name: object, taken: AbstractSet[str]) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"collector name {name!r} is not made of lower-case letters, digits and _, a letter "
+            f"first, {NAME_CHARS_MAX} at most; rename it"
+        )
+    if name in taken:
+        raise ConfigError(f"collector name {name!r} is there twice; give one of them another name")
+
+
+def _check_not_async(function: Callable[..., object], name: str) -> None:
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(
+            f"{name} is async; collectors run in threads: pass a plain function, or hand samples "
+            "in with Agent.enqueue"
+        )
 
 
 def _free_name(function: Callable[..., object], taken: AbstractSet[str]) -> str:
@@ -185,34 +210,66 @@ class CollectorSet:
         self, collector: Collector, call: Callable[[], T], timeout_seconds: float
     ) -> T | None:
         failure: str
+        cause: BaseException | None = None
         try:
-            with anyio.fail_after(timeout_seconds):
-                result = await self._calls[collector.name].run(call)
-        except TimeoutError:
+            with anyio.move_on_after(timeout_seconds):
+                return self._works(collector, await self._calls[collector.name].run(_tame(call)))
             failure = f"no result within {timeout_seconds:g} s"
         except BusyError:
             failure = "still busy with an earlier cycle"
         except Exception as error:  # noqa: BLE001 - the collector is the embedder's code
             # It may raise anything, and costs its own samples only.
-            failure = f"{type(error).__name__}: {error}"
-        else:
-            if collector.name in self._failing:
-                self._failing.discard(collector.name)
-                self._log.info("collector %s works again", collector.name)
-            return result
+            cause = error.error if isinstance(error, _EndedError) else error
+            failure = f"{type(cause).__name__}: {_text_of(cause)}"
         level = logging.DEBUG if collector.name in self._failing else logging.WARNING
         self._failing.add(collector.name)
-        self._log.log(level, "collector %s failed: %s", collector.name, failure)
+        # With the place where it happened, which the first line shows and those after it repeat.
+        self._log.log(level, "collector %s failed: %s", collector.name, failure, exc_info=cause)
         return None
 
+    def _works(self, collector: Collector, result: T) -> T:
+        if collector.name in self._failing:
+            self._failing.discard(collector.name)
+            self._log.info("collector %s works again", collector.name)
+        return result
 
-def _checked(samples: Iterable[Sample], samples_max: int) -> list[Sample]:
-    """Return the samples, at most one more than wanted: enough to see that there are too many."""
-    checked: list[Sample] = []
-    for sample in samples:
-        if not isinstance(sample, Sample):
-            raise TypeError(f"a collector returned {type(sample).__name__}, not Sample")
-        checked.append(sample)
-        if len(checked) > samples_max:
-            break
-    return checked
+
+class _EndedError(Exception):
+    """A collector raised what ends programs and tasks, and must not end the agent's."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(type(error).__name__)
+        self.error = error
+
+
+def _tame(call: Callable[[], T]) -> Callable[[], T]:
+    def tamed() -> T:
+        try:
+            return call()
+        except StopIteration as error:
+            # A coroutine cannot raise it.
+            raise _EndedError(error) from error
+        except Exception:
+            raise
+        except BaseException as error:
+            raise _EndedError(error) from error
+
+    return tamed
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - it is the embedder's code
+        return "an error without a text"
+
+
+def _checked(samples: Any, samples_max: int) -> list[Sample]:
+    """Return what was given, at most one more than wanted: enough to see that there are too many.
+
+    What is no sample goes on too: the sender counts it.
+    """
+    if inspect.iscoroutine(samples):
+        samples.close()
+        raise TypeError("it is async; collectors run in threads: pass a plain function")
+    return list(itertools.islice(samples, samples_max + 1))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from ahwal._sample import Sample
 from ahwal._threads import CallSoon, call_soon_of_this_loop
 from ahwal.sender import DeliveryState, Enqueued, Sender
+from ahwal.sender._sendable import as_list
 
 FLUSH_POLL_SECONDS = 0.05
 
@@ -72,6 +73,8 @@ class Intake:
     ) -> Enqueued:
         """Put samples into the agent's queue; see `Agent.enqueue`."""
         deadline = time.monotonic() + timeout_seconds
+        # Outside the lock: the host's own code gives them.
+        given = as_list(samples)
         sender = self._ready(timeout_seconds)
         if sender is None:
             return self._refused("it does not run")
@@ -82,7 +85,7 @@ class Intake:
         try:
             if self._closed:
                 return self._refused("it has ended")
-            enqueued = sender.append(samples, collected_at_ms=collected_at_ms)
+            enqueued = sender.append(given, collected_at_ms=collected_at_ms)
         finally:
             self._lock.release()
         self._warned = False

@@ -67,7 +67,7 @@ def collector(
     Counters, gauges, histograms, summaries, infos and enums are sent under the names and labels of
     a scrape (`_total`, `_bucket` with `le`, `_sum`, `_count`, `_info`); the collector at the other
     end adds the prefix `ah_`. All get the time of the cycle: time stamps of custom collectors and
-    exemplars are left out. A value that is not finite is dropped alone and counted.
+    exemplars are left out. A value that is not finite or no number is dropped alone and counted.
 
     Args:
         registry: Default: `prometheus_client.REGISTRY`, taken at this call. In multiprocess mode a

@@ -8,6 +8,7 @@ from attrs import frozen
 
 from ahwal._sample import Sample
 from ahwal.sender._books import DropReason
+from ahwal.sender._sendable import Remark, common_labels, fault_of, refused, with_common
 from ahwire import Clock, limits, next_seq, now_ms
 from ahwire.agent_pb2 import AgentStats, MetricsBatch
 from ahwire.batch import NOT_FINITE, count_points, split, validate
@@ -128,38 +129,67 @@ class BuiltBatch:
     data: bytes
 
 
+@frozen(kw_only=True)
+class Built:
+    """What became of the samples of one cycle.
+
+    Attributes:
+        batches: At least one.
+        dropped: Points that the protocol cannot carry, by reason.
+        left_out: What is wrong with those of the reason `bad_sample`.
+        labels_left_out: What is wrong with labels for all samples.
+    """
+
+    batches: list[BuiltBatch]
+    dropped: dict[DropReason, int]
+    left_out: list[Remark]
+    labels_left_out: list[Remark]
+
+
 def build(
-    samples: Iterable[Sample],
+    samples: Iterable[object],
     *,
     collected_at_ms: int,
     labels: Mapping[str, str],
     stats: AgentStats,
     compressed_bytes_max: int,
     next_number: Callable[[], int],
-) -> tuple[list[BuiltBatch], dict[DropReason, int]]:
+) -> Built:
     """Build the batches of one cycle; without samples one empty batch, the heartbeat.
 
     Args:
-        samples: What was collected.
+        samples: What was collected; among it may be anything.
         collected_at_ms: Time of the cycle, given to every point.
         labels: Added to every sample that does not have a label of the same name.
         stats: The agent's own health, put into every batch.
         compressed_bytes_max: Batches whose body would be larger are split.
         next_number: Source of sequence numbers.
-
-    Returns:
-        At least one batch, and the number of points that the protocol cannot carry, by reason.
     """
-    refused: dict[DropReason, int] = {}
-    built: list[BuiltBatch] = []
-    for chunk in _chunks(samples, limits.MAX_POINTS_PER_BATCH):
-        batch = _to_batch(chunk, collected_at_ms, labels, stats, next_number())
-        batch = _without_refused(batch, collected_at_ms, refused)
-        built.extend(
+    common, labels_left_out = common_labels(labels)
+    built = Built(batches=[], dropped={}, left_out=[], labels_left_out=labels_left_out)
+    for chunk in _chunks(_sendable(samples, built), limits.MAX_POINTS_PER_BATCH):
+        batch = _to_batch(chunk, collected_at_ms, common, stats, next_number())
+        batch = _without_refused(batch, collected_at_ms, built)
+        built.batches.extend(
             BuiltBatch(batch=part, points=count_points(part), data=part.SerializeToString())
             for part in fit(batch, compressed_bytes_max, next_number)
         )
-    return built, refused
+    return built
+
+
+def _sendable(samples: Iterable[object], built: Built) -> Iterator[Sample]:
+    """Yield what a series can be made of, and note the rest."""
+    for sample in samples:
+        fault = fault_of(sample)
+        if fault is not None:
+            built.left_out.append(fault)
+            _count(built, DropReason.BAD_SAMPLE, 1)
+        elif isinstance(sample, Sample):
+            yield sample
+
+
+def _count(built: Built, reason: DropReason, points: int) -> None:
+    built.dropped[reason] = built.dropped.get(reason, 0) + points
 
 
 def fit(
@@ -206,7 +236,7 @@ def _to_batch(
     batch = MetricsBatch(seq=seq, collected_at_ms=collected_at_ms, stats=stats)
     for sample in samples:
         series = batch.series.add(name=_text(sample.name))
-        for name, value in {**labels, **sample.labels}.items():
+        for name, value in with_common(sample, labels):
             series.labels.add(name=_text(name), value=_text(value))
         series.points.add(ts_ms=collected_at_ms, value=sample.value)
     return batch
@@ -217,14 +247,15 @@ def _text(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _without_refused(
-    batch: MetricsBatch, collected_at_ms: int, refused: dict[DropReason, int]
-) -> MetricsBatch:
-    """Take out the series that a collector would refuse, and count them."""
+def _without_refused(batch: MetricsBatch, collected_at_ms: int, built: Built) -> MetricsBatch:
+    """Take out the series that a collector would refuse, and note them."""
     rejected = validate(batch, now_ms=collected_at_ms).rejected
     for fault in rejected:
-        reason = DropReason.NOT_FINITE if fault.code == NOT_FINITE else DropReason.BAD_SAMPLE
-        refused[reason] = refused.get(reason, 0) + fault.points
+        if fault.code == NOT_FINITE:
+            _count(built, DropReason.NOT_FINITE, fault.points)
+        else:
+            _count(built, DropReason.BAD_SAMPLE, fault.points)
+            built.left_out.append(refused(batch.series[fault.index].name, fault.code))
     for index in sorted({fault.index for fault in rejected}, reverse=True):
         del batch.series[index]
     return batch

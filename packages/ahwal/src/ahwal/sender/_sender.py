@@ -20,13 +20,15 @@ from ahwal.errors import TransportError
 from ahwal.queue import DropReason as QueueDropReason
 from ahwal.queue import MemoryQueue, Queue
 from ahwal.sender._backlog import Backlog
-from ahwal.sender._batch import Appended, Ceilings, Enqueued, SequenceNumbers, build, to_appended
-from ahwal.sender._books import Books
+from ahwal.sender._batch import Appended, Ceilings, Enqueued, SequenceNumbers, build
+from ahwal.sender._books import Books, DropReason
 from ahwal.sender._outage import OutageLog
 from ahwal.sender._pace import Pace
 from ahwal.sender._plan import READ_BYTES_MAX, SAVING_READ_BYTES_MAX, Planner, Request, ServerTime
+from ahwal.sender._sendable import Complaints, as_list, to_unix_ms
 from ahwal.sender._snapshot import SenderStatus
 from ahwal.sender._state import Delivery, DeliveryState, Signal
+from ahwal.sender._storing import Storing, guarded_listener
 from ahwal.sender._suspect import Suspicion
 from ahwal.sender._verdict import Verdicts
 from ahwal.transport.base import MetricsTransport
@@ -53,7 +55,7 @@ class Sender:
         rng: Jitter of the backoff.
         interval_seconds: The collection interval in force; fixes the pace.
         catch_up_batches: Requests that one tick may make after its first.
-        labels: Added to every sample.
+        labels: Added to every sample, as far as it has room for 27 labels with its own.
         memory_bytes_max: Size of the queue that takes over while the disk fails.
         probe_interval_seconds: Pause between two probes after a 401.
         on_appended: Told of each batch that has become durable, right after its append returned and
@@ -83,7 +85,6 @@ class Sender:
         self._clock: Clock = clock if clock is not None else SystemClock()
         self._transport = transport
         self._log = logger if logger is not None else logging.getLogger("ahwal.sender")
-        self._on_appended = on_appended
         self._on_config_etag = on_config_etag
         self._on_renew_token = on_renew_token
         self.catch_up_batches = catch_up_batches
@@ -102,9 +103,10 @@ class Sender:
         self._backlog = Backlog(
             durable=queue,
             memory=MemoryQueue(max_bytes=memory_bytes_max, clock=self._clock),
-            on_durable=self._tell_appended,
+            on_durable=guarded_listener(on_appended, self._log),
             on_moved=self._books.moved,
         )
+        self._storing = Storing(backlog=self._backlog, books=self._books, logger=self._log)
         self._planner = Planner(
             clock=self._clock,
             backlog=self._backlog,
@@ -128,6 +130,7 @@ class Sender:
             outage=OutageLog(logger=self._log),
             logger=self._log,
         )
+        self._complaints = Complaints(logger=self._log)
         self._seeded = False
         self._appending = threading.Lock()
         self._requests = 0
@@ -208,7 +211,7 @@ class Sender:
         time_ms = now_ms(self._clock) if collected_at_ms is None else collected_at_ms
         append = partial(
             self.append,
-            list(samples),
+            as_list(samples),
             collected_at_ms=time_ms,
             cpu_percent=cpu_percent,
             rss_bytes=rss_bytes,
@@ -223,33 +226,36 @@ class Sender:
         cpu_percent: float = 0.0,
         rss_bytes: int = 0,
     ) -> Enqueued:
-        """Do what `enqueue` does, blocking; from any thread, and beside everything else here."""
-        time_ms = now_ms(self._clock) if collected_at_ms is None else collected_at_ms
+        """Do what `enqueue` does, blocking; from any thread, and beside everything else here.
+
+        Whatever cannot be sent, of whatever type, is counted in the result; with a time that is
+        none, that is all of it. What the iterable itself raises goes through, and nothing is taken.
+        """
+        given = as_list(samples)
+        time_ms = to_unix_ms(now_ms(self._clock) if collected_at_ms is None else collected_at_ms)
+        if time_ms is None:
+            self._log.warning("samples were left out: collected_at_ms is not in Unix milliseconds")
+            self._books.refuse(DropReason.BAD_SAMPLE, len(given))
+            dropped = {DropReason.BAD_SAMPLE: len(given)} if given else {}
+            return Enqueued(points=0, on_disk=False, dropped=dropped)
         stats = self._stats(cpu_percent, rss_bytes)
         # One at a time, so that sequence numbers rise in the order of the queue.
         with self._appending:
             self._seed_numbers()
-            built, refused = build(
-                samples,
+            built = build(
+                given,
                 collected_at_ms=time_ms,
                 labels=self.labels,
                 stats=stats,
                 compressed_bytes_max=self._ceilings.compressed_bytes(self._clock.monotonic()),
                 next_number=self._numbers.next,
             )
-            on_disk = True
-            with self._backlog.lock:
-                for reason, points in refused.items():
-                    self._books.refuse(reason, points)
-                for part in built:
-                    failure = self._backlog.last_error
-                    key = self._backlog.append(part.data)
-                    on_disk = on_disk and key.durable
-                    self._books.appended(key, part.points)
-                    self._report_disk(failure)
+            on_disk = self._storing.store(built)
             self._planner.notice_losses()
-        points = sum(part.points for part in built)
-        return Enqueued(points=points, on_disk=on_disk, dropped=refused)
+            self._complaints.left_out(built.left_out)
+            self._complaints.labels_left_out(built.labels_left_out)
+        points = sum(part.points for part in built.batches)
+        return Enqueued(points=points, on_disk=on_disk, dropped=built.dropped)
 
     async def tick(self) -> int:
         """Send the head of the backlog, then up to `catch_up_batches` requests more.
@@ -364,22 +370,6 @@ class Sender:
                 self._on_config_etag(etag)
         if renew and self._on_renew_token is not None:
             self._on_renew_token()
-
-    def _tell_appended(self, data: bytes) -> None:
-        if self._on_appended is None:
-            return
-        try:
-            self._on_appended(to_appended(data))
-        except Exception:  # noqa: BLE001 - the listener is the embedder's code
-            # It may raise anything; the batch is on disk all the same.
-            self._log.exception("the listener for appended batches failed")
-
-    def _report_disk(self, before: Exception | None) -> None:
-        now = self._backlog.last_error
-        if now is not None and before is None:
-            self._log.error("the disk refused a batch, it waits in memory: %s", now)
-        elif now is None and before is not None:
-            self._log.info("the disk takes batches again")
 
     def _stats(self, cpu_percent: float, rss_bytes: int) -> AgentStats:
         queues = self._backlog.stats()
