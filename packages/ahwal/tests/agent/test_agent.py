@@ -13,6 +13,7 @@ from itertools import pairwise
 import anyio
 import attrs
 import pytest
+from anyio import to_thread
 from hypothesis import given
 from hypothesis import strategies as st
 from running import PHASE, Running, collect, make_agent, reaches
@@ -24,11 +25,14 @@ from ahwal import (
     AgentRevokedError,
     AgentState,
     ConfigError,
+    MemoryQueue,
     NotEnrolledError,
     Sample,
+    Sender,
     WALLockedError,
 )
 from ahwal.agent import CredentialStore
+from ahwal.agent._delivery import START_JITTER_SECONDS, DeliveryLoop
 from ahwal.agent._schedule import Schedule
 from ahwal.testing import FakeClock, ScriptedAnswer, ScriptedCollector, acknowledge, refuse
 from ahwire.agent_pb2 import AgentConfig as RemoteConfig
@@ -187,6 +191,8 @@ async def test_an_unusable_directory_means_memory_and_never_the_end_of_the_host(
     async with Running(config, open_queue=open_queue) as running:
         await running.cycles(1, seconds=PHASE + 0.01)
         assert running.agent.status().storage == "memory"
+        # Delivery is well, so that only this says why nothing is safe from a crash.
+        assert "kept in memory" in running.agent.status().error
         await reaches(lambda: collector.batches())
 
 
@@ -201,6 +207,7 @@ async def test_a_disk_that_comes_back_takes_over_within_a_minute(config, collect
         (tmp_path / "wal").unlink()
         await running.cycles(5)
         await reaches(lambda: running.agent.status().storage == "disk")
+        assert running.agent.status().error == ""
         assert running.agent.status().sender.queued_batches == running.agent.status().cycles
     with WAL.open(tmp_path / "wal", max_age_seconds=None) as queue:
         assert queue.stats().batches == running.agent.status().cycles
@@ -246,6 +253,61 @@ async def test_buffered_batches_are_sent_by_the_next_agent(config, collector):
         p for b in collector.batches() for s in b.series if s.name == "work" for p in s.points
     ]
     assert len({point.ts_ms for point in points}) == 5
+
+
+@pytest.mark.anyio
+async def test_what_an_earlier_process_left_is_sent_at_the_start_and_not_with_the_first_cycle(
+    config, collector
+):
+    """A program that restarts more often than its first cycle comes must deliver all the same."""
+    config = attrs.evolve(config, interval_seconds=300)
+    collector.always(refuse(503))
+    async with Running(config) as running:
+        await to_thread.run_sync(running.agent.enqueue, [Sample("left", 1)])
+    collector.always(None)
+    before = len(collector.batches())
+    async with Running(config) as running:
+        assert running.agent.status().sender.queued_batches == 1
+        await running.clock.advance(START_JITTER_SECONDS)
+        await reaches(lambda: running.agent.status().sender.queued_batches == 0)
+        assert running.agent.status().cycles == 0
+    assert len(collector.batches()) == before + 1
+    assert {s.name for s in collector.batches()[-1].series} == {"left"}
+
+
+@pytest.mark.anyio
+async def test_a_fleet_that_starts_together_does_not_send_what_is_left_in_one_moment():
+    class Late:
+        def uniform(self, low, high):
+            return high
+
+    sender = Sender(queue=MemoryQueue(max_bytes=1 << 20), transport=None)
+    sender.append([Sample("left", 1)])
+    clock = FakeClock()
+    ticks = []
+
+    async def tick():
+        ticks.append(clock.monotonic())
+
+    sender.tick = tick
+    loop = DeliveryLoop(
+        sender=sender,
+        clock=clock,
+        rng=Late(),
+        on_step=lambda: None,
+        on_revoked=lambda: None,
+        logger=logging.getLogger("ahwal.agent"),
+    )
+    start = clock.monotonic()
+    async with anyio.create_task_group() as group:
+        group.start_soon(loop.run)
+        await reaches(lambda: clock.sleepers > 0)
+        await clock.advance(START_JITTER_SECONDS - 0.01)
+        assert ticks == []
+        await clock.advance(0.02)
+        await reaches(lambda: ticks)
+        group.cancel_scope.cancel()
+    assert ticks[0] - start >= START_JITTER_SECONDS
 
 
 @pytest.mark.anyio

@@ -196,7 +196,7 @@ class Agent:
             sender = self._sender.status()
         return AgentStatus(
             state=self._state,
-            error=self._error,
+            error=self._error or self._disk.problem,
             storage="disk" if sender is not None and sender.on_disk else "memory",
             agent_id=self._credentials.agent_id,
             collector_url=self._clients.current.collector_url,
@@ -298,6 +298,7 @@ class Agent:
         delivery = DeliveryLoop(
             sender=sender,
             clock=self._clock,
+            rng=self._rng,
             on_step=upkeep.wake,
             on_revoked=self._revoked,
             logger=self._log,
@@ -307,9 +308,7 @@ class Agent:
         self._state = AgentState.RUNNING
         self._intake.open(sender, delivery.wake)
         self._log.info(
-            "agent %s sends to %s",
-            self._credentials.agent_id,
-            self._clients.current.collector_url,
+            "agent %s sends to %s", self._credentials.agent_id, self._clients.current.collector_url
         )
         async with anyio.create_task_group() as group:
             # Delivery is shielded, so that a request under way may end within the time for

@@ -8,14 +8,22 @@ import anyio
 from ahwal.agent._waiting import wait_for
 from ahwal.clock import AsyncClock
 from ahwal.sender import DeliveryState, Sender
+from ahwire import Rng
+
+# What an earlier process left is sent within so many seconds of the start, and not in the very
+# moment in which a whole fleet may have been started.
+START_JITTER_SECONDS = 2.0
 
 
 class DeliveryLoop:
     """Ticks the sender when there is something new, and when a backoff is over.
 
+    What is queued when it begins is sent within `START_JITTER_SECONDS`.
+
     Args:
         sender: What it ticks.
         clock: Measures the pauses.
+        rng: Chooses the moment of the first tick.
         on_step: Called after each step that did not end in a revocation.
         on_revoked: Called when the agent was revoked.
         logger: The agent's logger.
@@ -26,12 +34,14 @@ class DeliveryLoop:
         *,
         sender: Sender,
         clock: AsyncClock,
+        rng: Rng,
         on_step: Callable[[], None],
         on_revoked: Callable[[], None],
         logger: logging.Logger,
     ) -> None:
         self._sender = sender
         self._clock = clock
+        self._rng = rng
         self._on_step = on_step
         self._on_revoked = on_revoked
         self._log = logger
@@ -53,10 +63,12 @@ class DeliveryLoop:
 
     async def run(self) -> None:
         """Send until `stop`, then what is left, as far as the collector takes it."""
+        pause = self._first_pause_seconds()
         while not self._stopping:
-            await wait_for(self._clock, self._wake, self._pause_seconds())
+            await wait_for(self._clock, self._wake, pause)
             self._wake = anyio.Event()
             await self._supervised(self._step)
+            pause = self._pause_seconds()
         await self._supervised(self._flush)
 
     async def _supervised(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -66,6 +78,11 @@ class DeliveryLoop:
             # The one supervisor of this loop: a mistake of ours in one step must not end delivery
             # for the life of the host program. The queue still has the batch.
             self._log.exception("a delivery step failed")
+
+    def _first_pause_seconds(self) -> float | None:
+        if not self._sender.status().queued_batches:
+            return None
+        return self._rng.uniform(0.0, START_JITTER_SECONDS)
 
     def _pause_seconds(self) -> float | None:
         """Return how long to wait for a new batch; None means for ever."""

@@ -43,6 +43,10 @@ class Disk:
         open_queue: Blocking; raises a WALError or OSError when it cannot.
         clock: Measures the pause between tries.
         logger: The agent's logger.
+
+    Attributes:
+        queue: The queue on disk; None while it cannot be opened.
+        problem: Why it cannot be opened; empty when it could be.
     """
 
     def __init__(self, *, open_queue: OpenQueue, clock: AsyncClock, logger: logging.Logger) -> None:
@@ -50,6 +54,7 @@ class Disk:
         self._clock = clock
         self._log = logger
         self.queue: Queue | None = None
+        self.problem = ""
 
     async def open(self) -> Queue | None:
         """Open the queue; None when that is not possible now, which is logged.
@@ -62,10 +67,12 @@ class Disk:
         except WALLockedError:
             raise
         except (WALError, OSError) as error:
+            self.problem = f"batches are kept in memory: {error}"
             self._log.error(
                 "the queue on disk cannot be opened, batches are kept in memory: %s", error
             )
             return None
+        self.problem = ""
         left = self.queue.stats().batches
         if left:
             self._log.info("recovered %d buffered batches from disk", left)

@@ -30,7 +30,8 @@ class AgentStatus:
 
     Attributes:
         state: What it is doing.
-        error: Why, for a state that is not normal; without secrets.
+        error: Why, for a state that is not normal or a queue in memory; without secrets. Why the
+            last request failed is in `sender.last_error`.
         storage: `disk` or `memory`: where new batches go.
         agent_id: Its identity.
         collector_url: Where it sends to.

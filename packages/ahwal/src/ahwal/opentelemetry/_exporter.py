@@ -23,8 +23,8 @@ class AhwalMetricExporter(data.MetricExporter):
     and returns; the agent delivers it beside that, for as long as it takes. Everything here may be
     called from any thread, and nothing raises but the constructor.
 
-    Made with a configuration, the exporter has an agent of its own: it starts with the exporter, so
-    that what an earlier process left is delivered at once, and ends with `shutdown`. Made with an
+    Made with a configuration, the exporter has an agent of its own: it starts with the exporter,
+    sends what an earlier process left within 2 seconds, and ends with `shutdown`. Made with an
     agent, it uses that one, which starts and ends as its owner likes.
 
     In a forked child nothing can be exported; make the exporter after the fork, with a state
