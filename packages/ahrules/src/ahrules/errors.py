@@ -6,7 +6,9 @@ RulesError
 ├── UnknownZoneError      the author's side: no such time zone; names near ones
 ├── ScheduleError         the author's side: a schedule's interval or unit is not allowed
 ├── InstantError          the caller's side: a datetime without a time zone, or outside of the
-calendar └── AmbiguousRuleError    the caller's side: a bare rule id that several tenants use
+│                         calendar
+├── AmbiguousRuleError    the caller's side: a bare rule id that several tenants use
+└── SnapshotError         a stored state is damaged or of another version
 ```
 
 No error of this package can be cured by a retry: every function here is deterministic in its
@@ -24,6 +26,7 @@ __all__ = [
     "RuleValidationError",
     "RulesError",
     "ScheduleError",
+    "SnapshotError",
     "UnknownZoneError",
 ]
 
@@ -86,3 +89,7 @@ class InstantError(RulesError, ValueError):
 
 class AmbiguousRuleError(RulesError, LookupError):
     """A bare rule id was given for a rule that exists in several tenants; give a RuleKey."""
+
+
+class SnapshotError(RulesError, ValueError):
+    """A stored state cannot be read: damaged, or written by another version. Start without it."""
