@@ -1,4 +1,7 @@
-"""Tests of a program that embeds the agent: real HTTP, a clock that stands still, no network."""
+"""Tests of a program that embeds the agent: real HTTP, a clock that stands still, no network.
+
+Copy the file out of the clone, whose conftest.py needs its development environment.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

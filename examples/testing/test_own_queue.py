@@ -1,4 +1,7 @@
-"""A queue of one's own, checked by the contract of queues that `ahwal.testing` brings for it."""
+"""A queue of one's own, checked by the contract of queues that `ahwal.testing` brings for it.
+
+Copy the file out of the clone, whose conftest.py needs its development environment.
+"""
 
 import shutil
 from collections.abc import Callable, Sequence

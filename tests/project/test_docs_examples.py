@@ -1,12 +1,14 @@
 """Every Python example in the documentation runs as it stands.
 
 A page's fenced `python` blocks are one program, in order: a later block may use what an earlier one
-made. Each page runs in a process of its own, in an empty directory, with warnings as errors. What
-cannot be run is not fenced as Python.
+made. Each page runs in a process of its own, in an empty directory, with warnings as errors. One
+that leaves something there runs again beside it, as a reader's program does at its second start.
+What cannot be run is not fenced as Python.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -75,18 +77,43 @@ def test_python_is_fenced_as_python_and_nothing_else(path):
 def test_the_python_of_a_page_runs(path, tmp_path):
     script = tmp_path / f"page_{path.stem}.py"  # a page may have the name of what it imports
     script.write_text(program(path.read_text(encoding="utf-8")), encoding="utf-8")
-    empty = tmp_path / "cwd"
-    empty.mkdir()
-    result = subprocess.run(
+    directory = tmp_path / "cwd"
+    directory.mkdir()
+    first = run(script, directory)
+    assert first.returncode == 0, f"{name(path)}:\n{first.stdout}\n{first.stderr}"
+    if any(directory.iterdir()):
+        second = run(script, directory)
+        told = f"{name(path)}, run again:\n{second.stdout}\n{second.stderr}"
+        assert second.returncode == 0, told
+
+
+def run(script, directory):
+    return subprocess.run(
         [sys.executable, "-W", "error", str(script)],
-        cwd=empty,
-        env={**os.environ, "HOME": str(empty), "PYTHONPATH": "", "PYTHONUNBUFFERED": "1"},
+        cwd=directory,
+        env={**os.environ, "HOME": str(directory), "PYTHONPATH": "", "PYTHONUNBUFFERED": "1"},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_SECONDS,
         check=False,
     )
-    assert result.returncode == 0, f"{name(path)}:\n{result.stdout}\n{result.stderr}"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_takes_the_unit_of_the_agent(tmp_path):
+    page = (ROOT / "docs" / "how-to" / "run-the-agent.md").read_text(encoding="utf-8")
+    (lines,) = [block for _, info, block in fences(page) if info == "ini"]
+    unit = tmp_path / "ahagent.service"
+    # The program of the page is on no machine that tests.
+    unit.write_text("\n".join(lines).replace("/opt/ahwal/bin/ahagent", sys.executable))
+    result = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_a_page_s_blocks_share_names_and_keep_their_lines():
