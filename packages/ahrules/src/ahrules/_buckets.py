@@ -17,12 +17,12 @@ The law that this module keeps, for one schedule:
 All arithmetic is on whole Unix seconds: no zone changes its offset inside a second.
 """
 
-from bisect import bisect_right
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
-from attrs import frozen
+from attrs import define, frozen
 
 from ahrules._schedule import Schedule, Unit
 from ahrules._zones import DAY_SECONDS, EPOCH, Piece, pieces
@@ -65,16 +65,21 @@ def bucket(occurred_at: datetime, schedule: Schedule) -> Bucket:
         InstantError: `occurred_at` is naive, or the bucket leaves the years 1 to 9999.
     """
     second = _unix_second(occurred_at)
+    plan = _plan(schedule)
+    low, high, found = plan.latest
+    if low <= second < high:
+        return found
     try:
-        day = _local_day(schedule.timezone, second // DAY_SECONDS, second)
-        if schedule.unit in _UNIT_SECONDS:
-            return _within_day(schedule, day, second)
-        return _of_days(schedule, day)
+        low, high = _edges(plan, second)
+        found = Bucket(_utc(low), _utc(high))
     except (OverflowError, ValueError) as error:
         raise InstantError(
             f"{occurred_at.isoformat()} is too near to the end of the calendar for a bucket of"
             f" {schedule.interval} {schedule.unit}; check the clock it comes from"
         ) from error
+    # One assignment, so that another thread sees this answer or the one before, whole.
+    plan.latest = (low, high, found)
+    return found
 
 
 def next_buckets(schedule: Schedule, start: datetime, n: int) -> list[Bucket]:
@@ -121,16 +126,49 @@ def batch_key(rule_id: str, recipient_id: str, channel: str, start: datetime) ->
 
 
 def _unix_second(moment: datetime) -> int:
-    if moment.utcoffset() is None:
+    try:
+        # Refuses what is naive, and is three times as fast as asking for the offset first.
+        elapsed = moment - EPOCH
+    except TypeError as error:
         raise InstantError(
-            f"{moment.isoformat()} has no time zone and so names no instant; give an aware datetime"
-        )
-    elapsed = moment - EPOCH
+            f"{moment} has no time zone and so names no instant; give an aware datetime"
+        ) from error
     return elapsed.days * DAY_SECONDS + elapsed.seconds
 
 
 def _utc(second: int) -> datetime:
-    return EPOCH + timedelta(seconds=second)
+    # Not `fromtimestamp`: where the system's clock has no years before 1970, that fails.
+    return EPOCH + timedelta(0, second)
+
+
+@define(eq=False)
+class _Plan:
+    """What is known of a schedule: its bucket's length, and the answer given last.
+
+    Nearly all events are of now, so their bucket is the one of the event before. That answer is
+    what would be computed again: remembering it changes no result.
+    """
+
+    schedule: Schedule
+    within_day_seconds: int
+    latest: tuple[int, int, Bucket] = (0, 0, Bucket(EPOCH, EPOCH))
+
+
+@lru_cache(maxsize=8_192)
+def _plan(schedule: Schedule) -> _Plan:
+    return _Plan(schedule, schedule.interval * _UNIT_SECONDS.get(schedule.unit, 0))
+
+
+def _edges(plan: _Plan, second: int) -> tuple[int, int]:
+    """Return the first second of the bucket that holds `second`, and the first one after it."""
+    days = _days_of(plan.schedule.timezone, second // DAY_SECONDS)
+    place = 0
+    while second >= days[place].end:
+        place += 1
+    day = days[place]
+    if plan.within_day_seconds:
+        return _within_day(day, plan.within_day_seconds, second)
+    return _of_days(plan.schedule, day.number)
 
 
 @frozen
@@ -160,69 +198,66 @@ def _days_of(zone: str, utc_day: int) -> tuple[_Day, ...]:
     """Return the local days that have an instant in a UTC day, in order."""
     low, high = utc_day * DAY_SECONDS, (utc_day + 1) * DAY_SECONDS
     found = []
-    for number in range(utc_day - 2, utc_day + 3):
+    # No offset reaches a whole day, so no other local dates are possible.
+    for number in range(utc_day - 1, utc_day + 2):
         start, end = _day_start(zone, number), _day_start(zone, number + 1)
         if start < end and start < high and end > low:
             found.append(_Day(number, start, end, tuple(pieces(zone, start, end))))
     return tuple(found)
 
 
-def _local_day(zone: str, utc_day: int, second: int) -> _Day:
-    return next(day for day in _days_of(zone, utc_day) if second < day.end)
-
-
-def _of_days(schedule: Schedule, day: _Day) -> Bucket:
+def _of_days(schedule: Schedule, number: int) -> tuple[int, int]:
     interval = schedule.interval
     if schedule.unit is Unit.MONTHS:
-        today = date.fromordinal(_EPOCH_DAY + day.number)
+        today = date.fromordinal(_EPOCH_DAY + number)
         first = (today.year * 12 + today.month - 1 - 1970 * 12) // interval * interval
         low, high = _month_start(first), _month_start(first + interval)
     elif schedule.unit is Unit.WEEKS:
         length = 7 * interval
-        low = (day.number - _FIRST_MONDAY) // length * length + _FIRST_MONDAY
+        low = (number - _FIRST_MONDAY) // length * length + _FIRST_MONDAY
         high = low + length
     else:
-        low = day.number // interval * interval
+        low = number // interval * interval
         high = low + interval
-    return Bucket(
-        _utc(_day_start(schedule.timezone, low)), _utc(_day_start(schedule.timezone, high))
-    )
+    return _day_start(schedule.timezone, low), _day_start(schedule.timezone, high)
 
 
+@lru_cache(maxsize=4_096)
 def _month_start(month: int) -> int:
     """Return the number of the first day of a month counted from January 1970."""
     year, index = divmod(1970 * 12 + month, 12)
     return date(year, index + 1, 1).toordinal() - _EPOCH_DAY
 
 
-def _within_day(schedule: Schedule, day: _Day, second: int) -> Bucket:
-    length = schedule.interval * _UNIT_SECONDS[schedule.unit]
-    midnight = day.number * DAY_SECONDS
+def _within_day(day: _Day, length: int, second: int) -> tuple[int, int]:
     if len(day.pieces) == 1:
         # The usual day: one offset, so a bucket is found by arithmetic.
-        wall_zero = midnight - day.pieces[0].offset
+        wall_zero = day.number * DAY_SECONDS - day.pieces[0].offset
         low = (second - wall_zero) // length * length + wall_zero
-        return Bucket(_utc(max(low, day.start)), _utc(min(low + length, day.end)))
-    starts = _starts_within(day, midnight, length)
-    place = bisect_right(starts, second)
-    return Bucket(_utc(starts[place - 1]), _utc(starts[place] if place < len(starts) else day.end))
+        return max(low, day.start), min(low + length, day.end)
+    low = day.start
+    for starts in _starts_within(day, length):
+        if starts[0] > second:
+            return low, starts[0]
+        place = (second - starts.start) // length
+        if place + 1 < len(starts):
+            return starts[place], starts[place + 1]
+        low = starts[-1]
+    return low, day.end
 
 
-@lru_cache(maxsize=1024)
-def _starts_within(day: _Day, midnight: int, length: int) -> tuple[int, ...]:
-    """Return where the buckets of a day begin that changes its offset."""
-    starts: list[int] = []
-    offset, index = day.pieces[0].offset, 0
+def _starts_within(day: _Day, length: int) -> Iterator[range]:
+    """Yield where the buckets of a day begin that changes its offset, in order, `length` apart."""
+    offset, index = 0, None
     for piece in day.pieces:
-        wall_zero = midnight - piece.offset
+        wall_zero = day.number * DAY_SECONDS - piece.offset
         here = (piece.start - wall_zero) // length
-        repeated = offset - piece.offset
         # The first piece, a new pass, or a step forward into a later bucket: one begins here.
-        if not starts or repeated >= length or here > index:
-            starts.append(piece.start)
+        if index is None or offset - piece.offset >= length or here > index:
+            yield range(piece.start, piece.start + length, length)
             index = here
-        while (following := wall_zero + (index + 1) * length) < piece.end:
-            starts.append(following)
-            index += 1
+        following = range(wall_zero + (index + 1) * length, piece.end, length)
+        if following:
+            yield following
+        index += len(following)
         offset = piece.offset
-    return tuple(starts)

@@ -6,10 +6,10 @@ are always there.
 """
 
 import difflib
-from datetime import UTC, datetime, timedelta
+from calendar import isleap
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from importlib import resources
-from itertools import pairwise
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -47,11 +47,15 @@ def _near_names(name: str) -> tuple[str, ...]:
     wanted = name.strip().casefold()[:64]
     folded = {known.casefold(): known for known in sorted(zone_names())}
     exact = [folded[wanted]] if wanted in folded else []
-    cities = [
-        known for known in folded.values() if wanted and known.casefold().endswith("/" + wanted)
+    # A city without its area, or an area without a city.
+    city, area = "/" + wanted.strip("/"), wanted.strip("/") + "/"
+    parts = [
+        known
+        for key, known in folded.items()
+        if len(area) > 1 and (key.endswith(city) or key.startswith(area))
     ]
     near = difflib.get_close_matches(wanted, folded, n=3, cutoff=0.7)
-    ranked = [*exact, *cities, *(folded[key] for key in near)]
+    ranked = [*exact, *parts, *(folded[key] for key in near)]
     return tuple(dict.fromkeys(ranked))[:3]
 
 
@@ -78,37 +82,45 @@ class Piece:
 
 def offset_at(zone: ZoneInfo, instant: int) -> int:
     """Return the offset from UTC in seconds that holds at a Unix second."""
-    offset = (EPOCH + timedelta(seconds=instant)).astimezone(zone).utcoffset()
+    # On the calendar's first and last day the local time may lie outside of the calendar.
+    inside = min(max(instant, _FIRST_SECOND), _LAST_SECOND)
+    offset = (EPOCH + timedelta(0, inside)).astimezone(zone).utcoffset()
     assert offset is not None, "a ZoneInfo always knows its offset"
     return offset.days * DAY_SECONDS + offset.seconds
 
 
-@lru_cache(maxsize=16_384)
-def _transitions_of_year(name: str, year: int) -> tuple[int, ...]:
-    """Return the instants of a UTC year at which the offset changes.
+def _start_of_year(year: int) -> int:
+    return (date(year, 1, 1).toordinal() - EPOCH.toordinal()) * DAY_SECONDS
 
-    The offset is read at each UTC midnight and each noon, and a change is narrowed down to its
-    second. Two changes within twelve hours that undo each other would be missed; a test shows that
-    no zone has such a pair.
+
+_FIRST_SECOND: Final = _start_of_year(1) + DAY_SECONDS
+_LAST_SECOND: Final = _start_of_year(9999) + 364 * DAY_SECONDS - 1
+_STEP_SECONDS: Final = 2 * DAY_SECONDS
+
+
+@lru_cache(maxsize=16_384)
+def _pieces_of_year(name: str, year: int) -> tuple[Piece, ...]:
+    """Cut a UTC year at each change of the zone's offset.
+
+    The offset is read every two days, and a change is narrowed down to its second. Two changes
+    within two days that undo each other would be missed; a test shows that no zone has such a pair,
+    the nearest two being seven days apart.
     """
     zone = load_zone(name)
-    start = (datetime(year, 1, 1, tzinfo=UTC) - EPOCH).days * DAY_SECONDS
-    days = 366 if _is_leap(year) else 365
+    start = _start_of_year(year)
+    end = start + (366 if isleap(year) else 365) * DAY_SECONDS
     found = []
-    # The step before the year's first second is included: a change exactly at New Year belongs to
-    # this year.
-    low, low_offset = start - 1, offset_at(zone, start - 1)
-    for half_day in range(2 * days):
-        high = start + (half_day + 1) * (DAY_SECONDS // 2) - 1
-        high_offset = offset_at(zone, high)
-        if high_offset != low_offset:
-            found.append(_bisect(zone, low, high, low_offset))
-        low, low_offset = high, high_offset
+    low, offset, piece_start = start, offset_at(zone, start), start
+    while low < end - 1:
+        high = min(low + _STEP_SECONDS, end - 1)
+        # Two days may hold two changes that do not undo each other.
+        while offset_at(zone, high) != offset:
+            change = _bisect(zone, low, high, offset)
+            found.append(Piece(piece_start, change, offset))
+            low, offset, piece_start = change, offset_at(zone, change), change
+        low = high
+    found.append(Piece(piece_start, end, offset))
     return tuple(found)
-
-
-def _is_leap(year: int) -> bool:
-    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
 
 
 def _bisect(zone: ZoneInfo, low: int, high: int, low_offset: int) -> int:
@@ -123,15 +135,20 @@ def _bisect(zone: ZoneInfo, low: int, high: int, low_offset: int) -> int:
 
 
 def pieces(name: str, start: int, end: int) -> list[Piece]:
-    """Cut `[start, end)`, in Unix seconds, at each change of offset; the pieces leave no gap."""
-    zone = load_zone(name)
-    first_year = (EPOCH + timedelta(seconds=start)).year
-    last_year = (EPOCH + timedelta(seconds=end)).year
-    cuts = [
-        cut
-        for year in range(first_year, last_year + 1)
-        for cut in _transitions_of_year(name, year)
-        if start < cut < end
-    ]
-    edges = [start, *cuts, end]
-    return [Piece(low, high, offset_at(zone, low)) for low, high in pairwise(edges)]
+    """Cut `[start, end)`, in Unix seconds, at each change of offset; the pieces leave no gap.
+
+    Raises:
+        OverflowError: A part of it lies outside of the years 1 to 9999.
+    """
+    first_year = (EPOCH + timedelta(0, start)).year
+    last_year = (EPOCH + timedelta(0, end - 1)).year
+    found: list[Piece] = []
+    for year in range(first_year, last_year + 1):
+        for piece in _pieces_of_year(name, year):
+            low, high = max(start, piece.start), min(end, piece.end)
+            if low < high:
+                if found and found[-1].offset == piece.offset:
+                    # New Year changes no offset by itself.
+                    low = found.pop().start
+                found.append(Piece(low, high, piece.offset))
+    return found
