@@ -7,23 +7,21 @@ from typing import Any
 from attrs import field, frozen
 
 
-def _to_float(value: Any) -> Any:
+def _to_float(value: float) -> float:
     try:
         return float(value)
     except OverflowError:
         # An integer beyond the largest float, as a counter of a host program may become.
         return math.inf if value > 0 else -math.inf
-    except Exception:  # noqa: BLE001 - a value may be anything, and converting it raise anything
+    except Exception:  # noqa: BLE001 - it may be anything, and converting it raise anything
         return value
 
 
-def _copy_labels(labels: Any) -> Any:
-    if not isinstance(labels, Mapping):
-        return labels
+def _copy_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
     try:
         return {name: _to_text(value) for name, value in labels.items()}
-    except Exception:  # noqa: BLE001 - a mapping of the host's may raise anything
-        return None
+    except Exception:  # noqa: BLE001 - it may be anything, and looking into it raise anything
+        return labels
 
 
 def _to_text(value: Any) -> Any:

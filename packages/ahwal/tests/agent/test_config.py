@@ -80,7 +80,7 @@ def test_later_sources_win(tmp_path):
     [
         ("intervall: 30s", "did you mean interval?"),
         ("interval: soon", "interval is 'soon'; valid is a duration like 30s"),
-        ("interval: [1]", "interval is ...; valid is a duration"),
+        ("interval: [1]", "interval is [1]; valid is a duration"),
         ("buffer:\n  max_bytes: 1KiB", "4 MiB to 1 GiB"),
         ("catch_up_batches: many", "1 to 10"),
         ("allow_remote_config: maybe", "true or false"),

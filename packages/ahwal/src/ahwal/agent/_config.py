@@ -2,13 +2,15 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-from attrs import field, frozen
+from attrs import field, fields, frozen
 
 from ahwal.agent._settings import SETTINGS, Kind, Setting, show_seconds
 from ahwal.errors import ConfigError
+from ahwal.sender._sendable import label_fault, shown
 from ahwal.transport._token import Secret
 from ahwal.transport._url import check_collector_url, check_proxy_url
 from ahwire import limits
@@ -29,25 +31,37 @@ def default_state_dir() -> str:
     return str(Path(base) / "ahwal")
 
 
+# What is not of its type goes through the converters as it is, to be named among all problems.
+
+
 def _path(value: str | os.PathLike[str]) -> str:
-    return os.fspath(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _optional_path(value: str | os.PathLike[str] | None) -> str | None:
-    return None if value is None else os.fspath(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _label_copy(labels: Mapping[str, str]) -> dict[str, str]:
-    return dict(labels)
+    given: Any = labels
+    copied: dict[str, str] = dict(given) if isinstance(given, Mapping) else given
+    return copied
 
 
-def _name_tuple(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(names)
+def _name_tuple(names: Collection[str]) -> tuple[str, ...]:
+    given: Any = names
+    # A text is a collection too, of names of one letter: surely not what was meant.
+    several = isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
+    copied: tuple[str, ...] = tuple(given) if several else given
+    return copied
 
 
 @frozen(kw_only=True)
 class AgentConfig:
     """Settings of an agent. Every wrong value is named with its valid range.
+
+    Types are not converted: `"false"` is no truth value and `"30"` no number. Paths may be
+    `pathlib.Path`, and names any collection of texts but a single text.
 
     Attributes:
         collector_url: Address of the collector; None for the one that enrolment gave.
@@ -69,7 +83,8 @@ class AgentConfig:
         allow_plain_http: Allow http:// to another machine, token in clear.
         http2: Speak HTTP/2 where the collector offers it, if `ahwal[http2]` is installed.
         allow_short_interval: Allow intervals from 1 s, for tests and the demo.
-        labels: Added to every sample that has no label of the same name.
+        labels: Added to every sample that has no label of the same name, as far as it has room for
+            27 labels with its own. At most 27; names up to 200 bytes, values up to 1024.
         disabled_collectors: Names of collectors that do not run.
         log_format: `text` or `json`; used by the command line only, as the other two.
         log_level: `debug`, `info`, `warning` or `error`.
@@ -107,35 +122,87 @@ class AgentConfig:
     def __attrs_post_init__(self) -> None:
         problems = [problem for setting in SETTINGS if (problem := self._problem(setting))]
         try:
-            if self.collector_url is not None:
-                check_collector_url(self.collector_url, allow_plain_http=self.allow_plain_http)
-            if self.proxy_url is not None:
+            if isinstance(self.collector_url, str):
+                check_collector_url(
+                    self.collector_url, allow_plain_http=self.allow_plain_http is True
+                )
+            if isinstance(self.proxy_url, str):
                 check_proxy_url(Secret(self.proxy_url))
         except ConfigError as error:
             problems.extend(error.problems)
-        if not self.state_dir:
+        if self.state_dir == "":
             problems.append("state_dir is empty; give a directory")
         if problems:
             raise ConfigError(*problems)
 
     def _problem(self, setting: Setting) -> str | None:
-        value = getattr(self, setting.field)
-        if setting.choices:
-            if value in setting.choices:
-                return None
-            return f"{setting.names} is {value!r}; valid is {setting.range}"
-        if isinstance(value, str) and "\0" in value:
-            return f"{setting.names} holds a NUL character, which no system takes; remove it"
-        if setting.kind not in (Kind.SECONDS, Kind.BYTES, Kind.COUNT):
+        value: object = getattr(self, setting.field)
+        valid: str | None = setting.range
+        match setting.kind:
+            case Kind.TEXT:
+                valid = _text_fault(self, setting, value)
+            case Kind.FLAG:
+                valid = None if isinstance(value, bool) else "True or False"
+            case Kind.NAMES:
+                texts = isinstance(value, tuple) and all(isinstance(name, str) for name in value)
+                valid = None if texts else "a sequence of names"
+            case Kind.PAIRS:
+                return _labels_fault(value)
+            case Kind.SECONDS | Kind.BYTES | Kind.COUNT:
+                valid = _number_fault(self, setting, value)
+        if valid is None:
             return None
-        low, valid = setting.low, setting.range
-        if setting.field == "interval_seconds":
-            if self.allow_short_interval:
-                low = float(limits.MIN_SHORT_INTERVAL_SECONDS)
-                valid = f"{show_seconds(low)} to {show_seconds(setting.high)}"
-            else:
-                valid += f" (from {limits.MIN_SHORT_INTERVAL_SECONDS} s with allow_short_interval)"
-        # The comparison is written so that a NaN fails it.
-        if isinstance(value, (int, float)) and low <= value <= setting.high:
-            return None
-        return f"{setting.names} is {value!r}; valid is {valid}"
+        # An address may hold a password.
+        known = type(value).__name__ if setting.field == "proxy_url" else shown(value)
+        return f"{setting.names} is {known}; valid is {valid}"
+
+
+def _text_fault(config: AgentConfig, setting: Setting, value: object) -> str | None:
+    """Return what is valid, when the value is not."""
+    if setting.choices:
+        return None if value in setting.choices else setting.range
+    if value is None and getattr(fields(type(config)), setting.field).default is None:
+        return None
+    if not isinstance(value, str):
+        return setting.range
+    return "a text without a NUL character, which no system takes" if "\0" in value else None
+
+
+def _number_fault(config: AgentConfig, setting: Setting, value: object) -> str | None:
+    """Return what is valid, when the value is not."""
+    low, valid = setting.low, setting.range
+    if setting.field == "interval_seconds":
+        if config.allow_short_interval is True:
+            low = float(limits.MIN_SHORT_INTERVAL_SECONDS)
+            valid = f"{show_seconds(low)} to {show_seconds(setting.high)}"
+        else:
+            valid += f" (from {limits.MIN_SHORT_INTERVAL_SECONDS} s with allow_short_interval)"
+    kinds = (int,) if setting.kind is Kind.COUNT else (int, float)
+    # The comparison is written so that a NaN fails it.
+    if isinstance(value, kinds) and not isinstance(value, bool) and low <= value <= setting.high:
+        return None
+    return valid
+
+
+def _labels_fault(labels: object) -> str | None:
+    """Return what is wrong with labels, which every sample must be able to carry."""
+    if not isinstance(labels, dict):
+        return f"labels is {shown(labels)}; valid is names with text values"
+    if len(labels) > limits.MAX_LABELS_PER_SERIES:
+        most = limits.MAX_LABELS_PER_SERIES
+        return f"labels holds {len(labels)} of them; at most {most} are taken, remove some"
+    for name, value in labels.items():
+        fault = label_fault(name, value)
+        if fault is None and not _is_unicode(name + value):
+            fault = "it holds half of a surrogate pair, which no text has"
+        if fault is not None:
+            return f"labels: {shown(name)}: {fault}; valid is names with text values"
+    return None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,10 +37,12 @@ def load_config(
     """
     problems: list[str] = []
     values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
 
     def take(setting: Setting, value: object, source: str) -> None:
         try:
             values[setting.field] = parse(setting, value)
+            sources[setting.field] = source
         except ConfigError as error:
             problems.extend(f"{source}: {problem}" for problem in error.problems)
 
@@ -59,10 +62,20 @@ def load_config(
     try:
         config = AgentConfig(**values)
     except ConfigError as error:
-        raise ConfigError(*problems, *error.problems) from None
+        named = (_with_source(problem, sources) for problem in error.problems)
+        raise ConfigError(*problems, *named) from None
     if problems:
         raise ConfigError(*problems)
     return config
+
+
+def _with_source(problem: str, sources: Mapping[str, str]) -> str:
+    """Say before a problem, which begins with its setting, where the value came from."""
+    for setting in SETTINGS:
+        begins = re.match(rf"{re.escape(setting.key)}\b(?!\.)", problem)
+        if begins and setting.field in sources:
+            return f"{sources[setting.field]}: {problem}"
+    return problem
 
 
 def _read(file: str) -> object:

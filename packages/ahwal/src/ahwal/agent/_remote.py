@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from ahwal.agent._config import AgentConfig
+from ahwal.sender._sendable import label_fault, shown
 from ahwire import agent_pb2, limits
 
 _NAMES_MAX = 64
+_REFUSED_MAX = 20
 _MAX_AGE_SECONDS_LOW = 60
 _MAX_AGE_SECONDS_HIGH = 365 * 86400
 
@@ -50,7 +52,7 @@ def apply(config: AgentConfig, remote: agent_pb2.AgentConfig) -> tuple[Effective
             return otherwise
         if low <= value <= high:
             return float(value)
-        refused.append(f"{name} is {value}; valid is {low:g} to {high:g}")
+        refused.append(f"{name} is {value}; valid is {int(low)} to {int(high)}")
         return otherwise
 
     lowest = (
@@ -74,12 +76,14 @@ def apply(config: AgentConfig, remote: agent_pb2.AgentConfig) -> tuple[Effective
         own.max_point_age_seconds,
     )
     labels = dict(own.labels)
-    for name, value in sorted(remote.labels.items())[: limits.MAX_LABELS_PER_SERIES]:
-        size = max(len(name.encode()), len(value.encode()))
-        if not name or size > limits.MAX_NAME_BYTES:
-            refused.append(f"label {name[:40]!r} is empty or over {limits.MAX_NAME_BYTES} bytes")
-        else:
+    for name, value in sorted(remote.labels.items()):
+        fault = label_fault(name, value)
+        if fault is None and name not in labels and len(labels) >= limits.MAX_LABELS_PER_SERIES:
+            fault = f"only {limits.MAX_LABELS_PER_SERIES} labels are taken"
+        if fault is None:
             labels[name] = value
+        elif len(refused) < _REFUSED_MAX:
+            refused.append(f"label {shown(name)}: {fault}")
     return (
         Effective(
             interval_seconds=interval,

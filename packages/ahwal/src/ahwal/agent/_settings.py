@@ -80,7 +80,7 @@ class Setting:
             case Kind.BYTES:
                 return f"{show_bytes(self.low)} to {show_bytes(self.high)}"
             case Kind.COUNT:
-                return f"{self.low:g} to {self.high:g}"
+                return f"{int(self.low)} to {int(self.high)}"
             case Kind.FLAG:
                 return "true or false"
             case Kind.NAMES:
@@ -154,9 +154,16 @@ def parse(setting: Setting, value: object) -> object:
     """
     match setting.kind:
         case Kind.SECONDS:
-            return _quantity(setting, value, _UNITS_SECONDS, "a duration like 30s, 5m, 24h")
+            return _quantity(
+                setting, value, _UNITS_SECONDS, "a duration like 30s, 5m, 24h, with one unit"
+            )
         case Kind.BYTES:
-            size = _quantity(setting, value, _UNITS_BYTES, "a size like 50MiB, 1GiB")
+            size = _quantity(
+                setting,
+                value,
+                _UNITS_BYTES,
+                "a size like 50MiB, 1GiB, with one unit: B, KiB, MiB or GiB",
+            )
             if not math.isfinite(size):
                 raise _wrong(setting, value, setting.range)
             return int(size)
@@ -218,7 +225,9 @@ def show_bytes(size: float) -> str:
 
 
 def _wrong(setting: Setting, value: object, valid: str) -> ConfigError:
-    shown = "..." if isinstance(value, (dict, list, set, tuple)) else _shown(value)
+    # An address may hold a password, wherever it stands in a list.
+    hidden = setting.key == "proxy_url" and isinstance(value, (dict, list, set, tuple))
+    shown = "..." if hidden else _shown(value)
     return ConfigError(f"{setting.key} is {shown}; valid is {valid}")
 
 
@@ -275,6 +284,8 @@ def _pairs(setting: Setting, value: object) -> dict[str, str]:
             raise _wrong(setting, value, "name=value,name=value")
         return {name.strip(): text.strip() for name, _, text in parts}
     if not isinstance(value, dict):
+        raise _wrong(setting, value, setting.range)
+    if any(text is None or isinstance(text, (list, dict, set)) for text in value.values()):
         raise _wrong(setting, value, setting.range)
     try:
         return {str(name): str(text) for name, text in value.items()}

@@ -68,25 +68,26 @@ def fault_of(sample: object) -> Remark | None:
     value: Any = sample.value
     labels: Any = sample.labels
     if not isinstance(name, str):
-        return Remark(_shown(name), "its name is no text")
+        return Remark(shown(name), "its name is no text")
     if not isinstance(value, float):
-        return Remark(_shown(name), f"its value is {_shown(value)}, not a number")
-    if not isinstance(labels, Mapping):
-        return Remark(_shown(name), "its labels are no mapping that can be read")
+        return Remark(shown(name), f"its value is {shown(value)}, not a number")
+    # The sample copied into a dict what it could read.
+    if type(labels) is not dict:
+        return Remark(shown(name), "its labels are no mapping that can be read")
     if len(labels) > _LABELS_JUDGED:
         most = limits.MAX_LABELS_PER_SERIES
-        return Remark(_shown(name), f"it has {len(labels)} labels, at most {most} are taken")
+        return Remark(shown(name), f"it has {len(labels)} labels, at most {most} are taken")
     for label, text in labels.items():
         if not isinstance(label, str):
-            return Remark(_shown(name), f"its label name {_shown(label)} is no text")
+            return Remark(shown(name), f"its label name {shown(label)} is no text")
         if not isinstance(text, str):
-            return Remark(_shown(name), f"its label {_shown(label)} is {_shown(text)}, not a text")
+            return Remark(shown(name), f"its label {shown(label)} is {shown(text)}, not a text")
     return None
 
 
 def refused(name: str, code: str) -> Remark:
     """Return what is said of a series that every collector refuses with a code."""
-    return Remark(_shown(name), code)
+    return Remark(shown(name), code)
 
 
 def common_labels(labels: Mapping[Any, Any]) -> tuple[dict[str, str], list[Remark]]:
@@ -100,7 +101,7 @@ def common_labels(labels: Mapping[Any, Any]) -> tuple[dict[str, str], list[Remar
         if fault is None:
             kept[name] = value
         else:
-            faults.append(Remark(f"label {_shown(name)}", fault))
+            faults.append(Remark(f"label {shown(name)}", fault))
     return kept, faults
 
 
@@ -109,7 +110,7 @@ def label_fault(name: object, value: object) -> str | None:
     if not isinstance(name, str) or not name.strip():
         return "its name is empty or no text"
     if not isinstance(value, str):
-        return f"its value is {_shown(value)}, not a text"
+        return f"its value is {shown(value)}, not a text"
     if _size_bytes(name) > limits.MAX_NAME_BYTES:
         return f"its name is over {limits.MAX_NAME_BYTES} bytes"
     if _size_bytes(value) > limits.MAX_LABEL_VALUE_BYTES:
@@ -170,7 +171,7 @@ def _size_bytes(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """Return what a value is, without asking an object of the host's anything."""
     if isinstance(value, (str, bytes)):
         return repr(value[:_SHOWN_CHARS])

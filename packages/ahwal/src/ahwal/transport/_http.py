@@ -26,7 +26,7 @@ from ahwal.transport._pool import Pool, find_proxy, http2_installed
 from ahwal.transport._quiet import masked_logs
 from ahwal.transport._tls import tls_context
 from ahwal.transport._token import MASK, Secret, check_token
-from ahwal.transport._url import check_collector_url, without_credentials
+from ahwal.transport._url import check_arguments, check_collector_url, without_credentials
 from ahwal.transport.base import ConfigReply, Reply
 from ahwire import Rng, limits, parse_retry_after
 from ahwire.agent_pb2 import AgentConfig, EnrollRequest, EnrollResponse, Inventory, RenewResponse
@@ -88,6 +88,7 @@ class Client:
         secret = Secret(token) if isinstance(token, str) else token
         proxy = None if proxy_url is None else Secret(proxy_url)
         del token, proxy_url
+        check_arguments(collector_url, secret, send_timeout_seconds, http2, user_agent)
         # Its repr works from here on, should the rest be refused.
         self._base_url = without_credentials(collector_url)
         self._token: Secret | None = None

@@ -1,17 +1,19 @@
 """TLS settings: 1.2 or newer, verified unless it is switched off by name."""
 
+import os
 import ssl
 from pathlib import Path
 
 from ahwal.errors import ConfigError
+from ahwal.transport._url import check_flag
 
 
 def tls_context(
     *,
-    ca_file: str | None,
+    ca_file: str | os.PathLike[str] | None,
     insecure_skip_verify: bool,
-    client_cert: str | None,
-    client_key: str | None,
+    client_cert: str | os.PathLike[str] | None,
+    client_key: str | os.PathLike[str] | None,
 ) -> ssl.SSLContext:
     """Build the context for connections to the collector.
 
@@ -25,6 +27,11 @@ def tls_context(
     Raises:
         ConfigError: A file is missing or is not what it should be.
     """
+    check_flag("insecure_skip_verify", insecure_skip_verify)
+    files = {"ca_file": ca_file, "client_cert": client_cert, "client_key": client_key}
+    for name, file in files.items():
+        if file is not None and not isinstance(file, (str, os.PathLike)):
+            raise ConfigError(f"{name} is {file!r}; valid is the path of a PEM file")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if insecure_skip_verify:
@@ -46,7 +53,7 @@ def tls_context(
     return context
 
 
-def _load(context: ssl.SSLContext, ca_file: str) -> None:
+def _load(context: ssl.SSLContext, ca_file: str | os.PathLike[str]) -> None:
     try:
         context.load_verify_locations(cafile=ca_file)
     except (OSError, ValueError) as error:

@@ -1,12 +1,14 @@
 """The collector's address: which are accepted, and why not the others."""
 
 import ipaddress
+import re
 from urllib.parse import urlsplit
 
 from ahwal.errors import ConfigError
 from ahwal.transport._token import Secret
 
 API_PATH = "/agent/v1"
+_HEADER_TEXT = re.compile(r"[\x20-\x7e]*")
 
 
 def check_collector_url(url: str, *, allow_plain_http: bool = False) -> str:
@@ -14,9 +16,9 @@ def check_collector_url(url: str, *, allow_plain_http: bool = False) -> str:
 
     Raises:
         ConfigError: It is not an http(s) address, holds a user name or password, or is plain http
-        to
-            another machine without `allow_plain_http`.
+            to another machine without `allow_plain_http`.
     """
+    check_flag("allow_plain_http", allow_plain_http)
     try:
         parts = urlsplit(url.strip())
         host, _ = parts.hostname, parts.port
@@ -54,6 +56,44 @@ def check_proxy_url(url: Secret) -> str:
     return url.reveal().strip()
 
 
+def check_flag(name: str, value: object) -> None:
+    """Refuse what is no truth value: `"false"` would count as true.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} is {value!r}; valid is True or False")
+
+
+def check_arguments(
+    collector_url: object,
+    token: object,
+    send_timeout_seconds: object,
+    http2: object,
+    user_agent: object,
+) -> None:
+    """Refuse arguments of a client that are of a wrong type.
+
+    Raises:
+        ConfigError: One is; secrets are not shown.
+    """
+    if not isinstance(collector_url, str):
+        raise ConfigError(f"collector_url is {collector_url!r}; valid is a text like https://host")
+    if token is not None and not isinstance(token, Secret):
+        raise ConfigError(f"token is of the type {type(token).__name__}; valid is a text")
+    number = isinstance(send_timeout_seconds, (int, float)) and send_timeout_seconds > 0
+    if not number or isinstance(send_timeout_seconds, bool):
+        raise ConfigError(
+            f"send_timeout_seconds is {send_timeout_seconds!r}; valid is a number above 0"
+        )
+    check_flag("http2", http2)
+    if user_agent is not None and (
+        not isinstance(user_agent, str) or not _HEADER_TEXT.fullmatch(user_agent)
+    ):
+        raise ConfigError(f"user_agent is {user_agent!r}; valid is a text of visible ASCII")
+
+
 def is_loopback(host: str) -> bool:
     """Whether the host is this machine by its literal name or address."""
     if host.lower() == "localhost":
@@ -73,6 +113,8 @@ def without_credentials(url: str) -> str:
 
 
 def _is_proxy_url(url: Secret) -> bool:
+    if not isinstance(url.reveal(), str):
+        return False
     try:
         parts = urlsplit(url.reveal().strip())
         return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
