@@ -59,10 +59,19 @@ def agent_settings() -> str:
         return code(show(value) if show else str(value).lower())
 
     lines = (
-        (code(s.key), code(s.variable), code(s.flag), default(s), s.range, s.help)
+        (
+            code(s.key),
+            code(s.variable),
+            code(s.flag),
+            code(s.field),
+            default(s),
+            s.range,
+            s.help,
+        )
         for s in table.SETTINGS
     )
-    return rows(("setting", "environment", "flag", "default", "allowed", "what it is"), lines)
+    heads = ("setting", "environment", "flag", "in `AgentConfig`", "default", "allowed")
+    return rows((*heads, "what it is"), lines)
 
 
 def agent_exit_codes() -> str:

@@ -62,3 +62,32 @@ def test_importing_the_package_loads_no_heavy_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["host", "opentelemetry", "prometheus", "testing", "agent"])
+def test_a_part_of_the_package_is_an_attribute_without_an_import_of_its_own(name):
+    pytest.importorskip(f"ahwal.{name}")
+    code = f"import ahwal; print(ahwal.{name}.__all__[0], ahwal.Sample.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.endswith(" Sample\n"), done.stderr
+
+
+def test_all_public_names_are_listed_those_that_are_loaded_later_too():
+    import ahwal
+
+    assert {*ahwal.__all__, "host", "prometheus", "opentelemetry", "testing"} <= set(dir(ahwal))
+    for name in dir(ahwal):
+        getattr(ahwal, name)
+
+
+def test_without_its_extra_a_part_is_no_attribute_and_the_error_says_what_to_install():
+    code = (
+        "import sys, ahwal; sys.modules['psutil'] = None; assert not hasattr(ahwal, 'host');"
+        "import inspect; inspect.getmembers(ahwal); ahwal.host"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "AttributeError: ahwal.host cannot be imported" in done.stderr
+    assert "ahwal[host]" in done.stderr
+    code = "import sys; sys.modules['psutil'] = None; from ahwal import host"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "ModuleNotFoundError" in done.stderr

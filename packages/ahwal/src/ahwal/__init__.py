@@ -1,7 +1,9 @@
 """An agent library: a crash-proof queue on disk and a sender that delivers at least once.
 
 Take all of it (`Agent`), or a part: only the queue (`WAL`, `MemoryQueue`), only the sender
-(`Sender` with a `Client`). Parts that are slow to import are loaded when they are first used.
+(`Sender` with a `Client`). Parts that are slow to import are loaded when they are first used. So are
+the modules beside them: `ahwal.host`, `ahwal.prometheus`, `ahwal.opentelemetry` and `ahwal.testing`
+need no import of their own.
 """
 
 import importlib
@@ -36,6 +38,12 @@ from ahwal.queue import Entry, MemoryQueue, Queue, Stats
 from ahwal.wal import WAL
 
 if TYPE_CHECKING:
+    from ahwal import agent as agent
+    from ahwal import host as host
+    from ahwal import opentelemetry as opentelemetry
+    from ahwal import prometheus as prometheus
+    from ahwal import sender as sender
+    from ahwal import transport as transport
     from ahwal.agent import Agent, AgentConfig, AgentState, AgentStatus, Collector, enroll
     from ahwal.sender import Appended, DeliveryState, DropReason, Enqueued, Sender, SenderStatus
     from ahwal.transport import Client
@@ -55,6 +63,8 @@ _LATER = {
     "SenderStatus": "ahwal.sender",
     "enroll": "ahwal.agent",
 }
+# After `import ahwal` alone these are attributes too; the first three need the extra of their name.
+_MODULES = ("host", "opentelemetry", "prometheus", "agent", "sender", "testing", "transport")
 
 __all__ = [
     "WAL",
@@ -103,6 +113,17 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Load a part of the package when it is first used."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LATER[name]), name)
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
+    if name in _MODULES:
+        try:
+            return importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            # Whoever looks through all names must not fail where an extra is not installed.
+            raise AttributeError(f"ahwal.{name} cannot be imported: {error}") from error
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Name what is loaded later too."""
+    return sorted({*globals(), *__all__, *_MODULES})

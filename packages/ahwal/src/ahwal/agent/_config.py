@@ -64,31 +64,37 @@ class AgentConfig:
     `pathlib.Path`, and names any collection of texts but a single text.
 
     Attributes:
-        collector_url: Address of the collector; None for the one that enrolment gave.
-        state_dir: Directory for the identity (`credentials.json`) and the queue (`wal/`).
-        interval_seconds: Time between collections, 10 to 300 (from 1 with `allow_short_interval`).
-        send_timeout_seconds: Limit of one request, 1 to 60.
-        buffer_bytes_max: Size of the queue on disk, 4 MiB to 1 GiB.
-        buffer_age_seconds_max: Age at which batches are given up, 1 minute to 7 days.
-        catch_up_batches: Requests that a cycle may make after its first, 1 to 10.
-        shutdown_flush_seconds: Time to send what is queued at a stop, 0 to 10.
-        memory_limit_bytes: Memory of the process above which buffers shrink, 16 MiB to 4 GiB.
-        allow_remote_config: Apply what the collector configures, within the ranges.
-        on_revoked: `wait` to be stopped, or `exit`.
-        ca_file: PEM file of the only authorities to trust.
-        proxy_url: Proxy on the way; None for the environment's. Not shown in the repr.
-        insecure_skip_verify: Accept every certificate. For tests only.
-        client_cert: PEM file with a certificate to present.
-        client_key: PEM file with its key, if it is not in `client_cert`.
-        allow_plain_http: Allow http:// to another machine, token in clear.
-        http2: Speak HTTP/2 where the collector offers it, if `ahwal[http2]` is installed.
-        allow_short_interval: Allow intervals from 1 s, for tests and the demo.
+        collector_url: Address of the collector; None (default) for the one that enrolment gave.
+        state_dir: Directory for the identity (`credentials.json`) and the queue (`wal/`). Default:
+            `/var/lib/ahwal` for root, `$XDG_STATE_HOME/ahwal` or `~/.local/state/ahwal` for others;
+            on macOS `Library/Application Support/ahwal`, on Windows `%PROGRAMDATA%/ahwal`.
+        interval_seconds: Time between collections, 10 to 300 (from 1 with `allow_short_interval`);
+            default 30.
+        send_timeout_seconds: Limit of one request, 1 to 60; default 15.
+        buffer_bytes_max: Size of the queue on disk, 4 MiB to 1 GiB; default 50 MiB.
+        buffer_age_seconds_max: Age at which batches are given up, 1 minute to 7 days; default a
+            day.
+        catch_up_batches: Requests that a cycle may make after its first, 1 to 10; default 2.
+        shutdown_flush_seconds: Time to send what is queued at a stop, 0 to 10; default 5.
+        memory_limit_bytes: Memory of the process above which buffers shrink, 16 MiB to 4 GiB;
+            default 64 MiB.
+        allow_remote_config: Apply what the collector configures, within the ranges; default True.
+        on_revoked: `wait` (default) to be stopped, or `exit`.
+        ca_file: PEM file of the only authorities to trust; None (default) for the system's.
+        proxy_url: Proxy on the way; None (default) for the environment's. Not shown in the repr.
+        insecure_skip_verify: Accept every certificate. For tests only; default False.
+        client_cert: PEM file with a certificate to present; default None.
+        client_key: PEM file with its key, if it is not in `client_cert`; default None.
+        allow_plain_http: Allow http:// to another machine, token in clear; default False.
+        http2: Speak HTTP/2 where the collector offers it, if `ahwal[http2]` is installed; default
+            True.
+        allow_short_interval: Allow intervals from 1 s, for tests and the demo; default False.
         labels: Added to every sample that has no label of the same name, as far as it has room for
             27 labels with its own. At most 27; names up to 200 bytes, values up to 1024.
         disabled_collectors: Names of collectors that do not run.
-        log_format: `text` or `json`; used by the command line only, as the other two.
-        log_level: `debug`, `info`, `warning` or `error`.
-        log_file: Log file; None for standard error.
+        log_format: `text` (default) or `json`; used by the command line only, as the other two.
+        log_level: `debug`, `info` (default), `warning` or `error`.
+        log_file: Log file; None (default) for standard error.
 
     Raises:
         ConfigError: One or more values are wrong; all of them are named.
