@@ -1,13 +1,17 @@
 """Which rule matches an event, which time bucket it falls in, how much may be told at once.
 
+Besides: which events silences suppress, which alerts flap, which agents went down as a group.
+
 Pure functions and immutable values: no I/O but the installed time-zone data, no clock, no state of
-its own (the limiter's is its owner's). Every answer depends on the arguments only.
+its own (what the limiter, the detector and the tracker keep is their owner's). Every answer depends
+on the arguments only.
 """
 
 from ahrules._buckets import Bucket, batch_key, bucket, next_buckets
 from ahrules._compiled import RuleMatch
+from ahrules._draft import EventDraft, EventKey, event_key
 from ahrules._explain import ConditionResult, Explanation, explain
-from ahrules._limiter import Limiter, RateLimit, TokenBucketLimiter
+from ahrules._limiter import Limiter, LocalLimiter, RateLimit, TokenBucketLimiter
 from ahrules._predicates import All, AnyOf, Condition, Lookup, Not, Op, Predicate
 from ahrules._rule import (
     Filters,
@@ -24,10 +28,40 @@ from ahrules.errors import (
     RulesError,
     RuleValidationError,
     ScheduleError,
+    SnapshotError,
     UnknownZoneError,
+)
+from ahrules.flapping import (
+    FlapDetector,
+    FlapSettings,
+    FlapState,
+    FlapStep,
+    observe_alert,
+    settle_alert,
+)
+from ahrules.group_down import (
+    GROUP_DOWN_DEFAULTS,
+    DownGroup,
+    GroupDownState,
+    GroupDownStep,
+    GroupMember,
+    observe_agents,
+)
+from ahrules.silences import (
+    EventFields,
+    HeldEvent,
+    SilenceError,
+    SilenceSet,
+    SilenceWindow,
+    SuppressionTracker,
+    check_silence,
+    compile_silences,
+    mark_event,
+    windows_between,
 )
 
 __all__ = [
+    "GROUP_DOWN_DEFAULTS",
     "OVERFLOW_SCHEDULE",
     "All",
     "AmbiguousRuleError",
@@ -35,11 +69,24 @@ __all__ = [
     "Bucket",
     "Condition",
     "ConditionResult",
+    "DownGroup",
+    "EventDraft",
+    "EventFields",
+    "EventKey",
     "Explanation",
     "FieldError",
     "Filters",
+    "FlapDetector",
+    "FlapSettings",
+    "FlapState",
+    "FlapStep",
+    "GroupDownState",
+    "GroupDownStep",
+    "GroupMember",
+    "HeldEvent",
     "InstantError",
     "Limiter",
+    "LocalLimiter",
     "Lookup",
     "Not",
     "NotificationRule",
@@ -55,15 +102,28 @@ __all__ = [
     "RulesError",
     "Schedule",
     "ScheduleError",
+    "SilenceError",
+    "SilenceSet",
+    "SilenceWindow",
+    "SnapshotError",
+    "SuppressionTracker",
     "TokenBucketLimiter",
     "Unit",
     "UnknownZoneError",
     "batch_key",
     "bucket",
+    "check_silence",
     "check_zone",
     "compile_rules",
+    "compile_silences",
+    "event_key",
     "explain",
     "load_zone",
+    "mark_event",
     "next_buckets",
+    "observe_agents",
+    "observe_alert",
+    "settle_alert",
+    "windows_between",
     "zone_names",
 ]

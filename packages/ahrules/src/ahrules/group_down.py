@@ -1,0 +1,347 @@
+"""Many agents of a company down at once: told as one group.
+
+The state of one company. A step takes the events of one moment (a page of a scan) and ends with one
+judgement, so that a group names all that are known when it forms:
+
+| group | in the step                              | next  | told                               |
+| ----- | ---------------------------------------- | ----- | ---------------------------------- |
+| none  | downs; with them fewer than `min` or     | none  | each agent.down as it is           |
+|       | `ratio` in the window                    |       |                                    |
+| none  | downs; with them at least `min` and      | group | group.down with all of the window; |
+|       | `ratio` in the window                    |       | this step's suppressed under it    |
+| group | downs                                    | group | suppressed under it; one           |
+|       |                                          |       | group.down of the same key         |
+| group | ups, at least `min` members still down   | group | ups as their downs                 |
+| group | fewer than `min` members still down, or  | none  | group.up; for each of them one     |
+|       | `enabled` is false                       |       | agent.down, `group_ended`          |
+
+- **Window**: an agent counts when it is down and went down at most `window_seconds` before the
+  newest down that is known: exactly `window_seconds` counts. Exactly `min` is enough, and exactly
+  `ratio` of the company's agents.
+- **Members** are the agents of the window when the group forms, and then every agent of the company
+  that goes down while there is a group. A member that comes up leaves. Who was down for longer when
+  the group formed is no member.
+- **Ups as their downs**: the agent.up of an agent whose agent.down was told is told; where that was
+  suppressed under the group, it is suppressed too. So nobody hears of half of it.
+- A group forms only in a step with a down in it: other settings or another size of the company form
+  none by themselves. Both may end one.
+- An agent whose down was suppressed before it came here (by a silence) counts for nothing; it does
+  when its silence ends, and its agent.down comes with the reason `silence_ended`.
+- The same event again changes nothing and goes out as before.
+
+So while an agent is down, people are told of it once: by its own agent.down before the group, or by
+the group's list (by its number, from the 1,001st member on); and once more by its own agent.down
+with the reason `group_ended` when the group ends first.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final, Self
+
+import attrs
+from attrs import field, frozen
+
+from ahrules._draft import EventDraft
+from ahrules._moments import check_aware
+from ahrules._snapshots import (
+    VERSION,
+    count_from_json,
+    event_from_json,
+    event_to_json,
+    flag_from_json,
+    reading,
+    text_from_json,
+    time_from_json,
+    time_to_json,
+)
+from ahwire.hub import Event, EventSeverity, EventType, GroupDownSettings, JsonValue
+from ahwire.limits import MAX_GROUP_MEMBERS
+
+__all__ = [
+    "GROUP_DOWN_DEFAULTS",
+    "DownGroup",
+    "GroupDownState",
+    "GroupDownStep",
+    "GroupMember",
+    "observe_agents",
+]
+
+GROUP_DOWN_DEFAULTS: Final = GroupDownSettings(enabled=True, min=5, ratio=0.3, window_seconds=60.0)
+"""The settings of a company that has none: 5 agents and 30 % within 60 seconds."""
+
+_RULE: Final = "group_down"
+_REASON: Final = "group_ended"
+
+
+@frozen(kw_only=True)
+class GroupMember:
+    """An agent that is down.
+
+    Attributes:
+        event: Its agent.down.
+        told: Whether that went out unsuppressed.
+    """
+
+    event: Event
+    told: bool
+
+
+Members = Mapping[str, GroupMember]
+_NOBODY: Final[Members] = MappingProxyType({})
+
+
+@frozen(kw_only=True)
+class DownGroup:
+    """A group that is down.
+
+    Attributes:
+        key: Its `group_key`; no two groups of a company share one.
+        formed_at: When it formed.
+        members: Those who are down, by agent id.
+    """
+
+    key: str
+    formed_at: datetime
+    members: Members = field(hash=False)
+
+
+@frozen(kw_only=True)
+class GroupDownState:
+    """What is kept of one company; nothing need be, while no agent is in `recent` or `group`.
+
+    Attributes:
+        company_id: The company.
+        recent: While there is no group: who went down within the newest window, by agent id.
+        group: The group that is down.
+        newest_key: Milliseconds in the key of the newest group.
+    """
+
+    company_id: str
+    recent: Members = field(default=_NOBODY, hash=False)
+    group: DownGroup | None = None
+    newest_key: int = 0
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return everything that `restore` needs, as JSON values."""
+        group = self.group
+        return {
+            "version": VERSION,
+            "company_id": self.company_id,
+            "recent": _members_to_json(self.recent),
+            "newest_key": self.newest_key,
+            "group": group
+            and {
+                "key": group.key,
+                "formed_at": time_to_json(group.formed_at),
+                "members": _members_to_json(group.members),
+            },
+        }
+
+    @classmethod
+    def restore(cls, data: object) -> Self:
+        """Return the state that a snapshot holds.
+
+        Raises:
+            SnapshotError: It cannot be read.
+        """
+        with reading("a company's agents that are down", data) as fields:
+            group = fields["group"]
+            return cls(
+                company_id=text_from_json(fields["company_id"]),
+                recent=_members_from_json(fields["recent"]),
+                newest_key=count_from_json(fields["newest_key"]),
+                group=None
+                if group is None
+                else DownGroup(
+                    key=text_from_json(group["key"]),
+                    formed_at=time_from_json(group["formed_at"]),
+                    members=_members_from_json(group["members"]),
+                ),
+            )
+
+
+@frozen(kw_only=True)
+class GroupDownStep:
+    """What a step came to. Keep the state only together with what it tells.
+
+    Attributes:
+        state: The next state.
+        events: The events that came in, in their order, as they go out.
+        drafts: What is told besides, in this order.
+    """
+
+    state: GroupDownState
+    events: tuple[Event, ...]
+    drafts: tuple[EventDraft, ...]
+
+
+def observe_agents(
+    state: GroupDownState,
+    events: Sequence[Event],
+    *,
+    settings: GroupDownSettings,
+    company_agents: int,
+    now: datetime,
+) -> GroupDownStep:
+    """Take what happened to agents of a company at one moment; see the module's text.
+
+    Also without events, when the settings changed: a group may end by that.
+
+    Args:
+        state: What is kept of the company.
+        events: agent.down and agent.up of the company, an agent's own in their order. Drafts that
+            came from here are not given back.
+        settings: The company's, as they are now.
+        company_agents: How many agents the company has.
+        now: When groups begin and end: an aware datetime.
+
+    Raises:
+        InstantError: `now` is naive.
+        ValueError: An event is another company's, or of another type.
+    """
+    check_aware(now)
+    work = _Work(state)
+    for event in events:
+        work.take(event)
+    if state.group is not None:
+        return work.judge_group(state.group, settings, now)
+    return work.judge_recent(settings, company_agents, now)
+
+
+class _Work:
+    """One step while it goes on."""
+
+    def __init__(self, state: GroupDownState) -> None:
+        self._state = state
+        self._group = state.group
+        self._members = dict(state.recent if state.group is None else state.group.members)
+        self._events: list[Event] = []
+        # Where the agent.down stands of those who went down in this step and still are.
+        self._fresh: dict[str, int] = {}
+
+    def take(self, event: Event) -> None:
+        """Take one event; whether it goes out can change until the step is judged."""
+        if event.company_id != self._state.company_id:
+            raise ValueError(
+                f"an event of {event.company_id!r} came to the state of {self._state.company_id!r}"
+            )
+        agent = event.agent_id or event.server_id or ""
+        if event.type is EventType.AGENT_UP:
+            self._fresh.pop(agent, None)
+            gone = self._members.pop(agent, None)
+            self._add(event, told=gone is None or gone.told)
+        elif event.type is not EventType.AGENT_DOWN:
+            raise ValueError(f"an event of type {event.type} is about no agent's silence")
+        elif event.suppressed or event.reason == _REASON:
+            self._events.append(event)
+        elif agent in self._members:
+            self._add(event, told=self._members[agent].told)
+        else:
+            told = self._group is None
+            self._fresh[agent] = len(self._events)
+            self._members[agent] = GroupMember(event=event, told=told)
+            self._add(event, told=told)
+
+    def _add(self, event: Event, *, told: bool) -> None:
+        if told or event.suppressed or self._group is None:
+            self._events.append(event)
+        else:
+            self._events.append(_hide(event, self._group.key))
+
+    def judge_group(
+        self, group: DownGroup, settings: GroupDownSettings, now: datetime
+    ) -> GroupDownStep:
+        """End the group, tell who joined it, or neither."""
+        if settings.enabled and len(self._members) >= settings.min:
+            group = attrs.evolve(group, members=MappingProxyType(self._members))
+            drafts = (self._tell(group, EventType.GROUP_DOWN, now),) if self._fresh else ()
+            return self._step(attrs.evolve(self._state, group=group), drafts)
+        group = attrs.evolve(group, members=MappingProxyType(self._members))
+        told = {agent: attrs.evolve(member, told=True) for agent, member in self._members.items()}
+        state = attrs.evolve(self._state, group=None, recent=_newest(told, settings.window_seconds))
+        again = (
+            EventDraft.again(member.event, occurred_at=now, reason=_REASON)
+            for _, member in _in_order(told)
+        )
+        return self._step(state, (self._tell(group, EventType.GROUP_UP, now), *again))
+
+    def judge_recent(
+        self, settings: GroupDownSettings, company_agents: int, now: datetime
+    ) -> GroupDownStep:
+        """Form a group, or not."""
+        recent = _newest(self._members, settings.window_seconds)
+        count = len(recent)
+        # A size from before these agents came is too small; a division by it must not be by 0.
+        share = count / max(company_agents, count, 1)
+        forms = settings.enabled and count >= settings.min and share >= settings.ratio
+        if not (forms and self._fresh):
+            return self._step(attrs.evolve(self._state, recent=recent), ())
+        newest_key = max(int(now.timestamp() * 1000), self._state.newest_key + 1)
+        key = f"group-{newest_key}"
+        members = dict(recent)
+        for agent, place in self._fresh.items():
+            if agent in members:
+                members[agent] = attrs.evolve(members[agent], told=False)
+                self._events[place] = _hide(self._events[place], key)
+        group = DownGroup(key=key, formed_at=now, members=MappingProxyType(members))
+        state = attrs.evolve(self._state, recent=_NOBODY, group=group, newest_key=newest_key)
+        return self._step(state, (self._tell(group, EventType.GROUP_DOWN, now),))
+
+    def _step(self, state: GroupDownState, drafts: tuple[EventDraft, ...]) -> GroupDownStep:
+        return GroupDownStep(state=state, events=tuple(self._events), drafts=drafts)
+
+    def _tell(self, group: DownGroup, kind: EventType, now: datetime) -> EventDraft:
+        ended = kind is EventType.GROUP_UP
+        named: list[JsonValue] = [agent for agent, _ in _in_order(group.members)]
+        return EventDraft(
+            type=kind,
+            occurred_at=now,
+            company_id=self._state.company_id,
+            rule_id=_RULE,
+            severity=EventSeverity.INFO if ended else EventSeverity.CRITICAL,
+            duration_seconds=max(0.0, (now - group.formed_at).total_seconds()) if ended else None,
+            group_key=group.key,
+            labels={
+                "members": named[:MAX_GROUP_MEMBERS],
+                "members_count": len(group.members),
+            },
+        )
+
+
+def _hide(event: Event, key: str) -> Event:
+    return attrs.evolve(event, suppressed=True, suppress_reason=_RULE, group_key=key)
+
+
+def _newest(members: Members, window_seconds: float) -> Members:
+    """Return those who went down within the window that ends with the newest down."""
+    newest = max((member.event.occurred_at for member in members.values()), default=None)
+    if newest is None:
+        return _NOBODY
+    return MappingProxyType(
+        {
+            agent: member
+            for agent, member in members.items()
+            if (newest - member.event.occurred_at).total_seconds() <= window_seconds
+        }
+    )
+
+
+def _in_order(members: Members) -> list[tuple[str, GroupMember]]:
+    """Return members by when they went down, then by id."""
+    return sorted(members.items(), key=lambda pair: (pair[1].event.occurred_at, pair[0]))
+
+
+def _members_to_json(members: Members) -> list[Any]:
+    return [[agent, event_to_json(each.event), each.told] for agent, each in members.items()]
+
+
+def _members_from_json(data: Iterable[Any]) -> Members:
+    return MappingProxyType(
+        {
+            text_from_json(agent): GroupMember(
+                event=event_from_json(event), told=flag_from_json(told)
+            )
+            for agent, event, told in data
+        }
+    )

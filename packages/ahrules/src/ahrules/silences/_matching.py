@@ -1,0 +1,151 @@
+"""What a silence's matchers look at, and when they hold.
+
+An event's `server_id`, `agent_id`, `rule_id`, `severity` and `type` are looked at under these
+names; every other name is one of the event's labels. What an event does not have, and a label that
+is no text, is the empty string.
+
+| op  | holds when                                                 | with an empty value    |
+| --- | ---------------------------------------------------------- | ---------------------- |
+| eq  | the text is the value                                      | it is absent or empty  |
+| ne  | the text is not the value                                  | it is there, not empty |
+| re  | the whole text matches the RE2 pattern; `.` is any sign    | it is absent or empty  |
+| nre | the whole text does not match                              | it is there, not empty |
+
+**Everything.** A matcher chooses nothing when
+
+- on `type` and `severity`: it holds for every value that there is;
+- on `server_id`, `agent_id` and `rule_id`: it holds for the empty string, or for each of a list of
+  texts of all kinds, as `.+` does;
+- on a label: it holds for the empty string, so that events without the label pass.
+
+A silence all of whose matchers choose nothing must say `all: true`: `re .*`, `ne` of a name that is
+none, `nre` and `eq` of the empty string alone are no choice.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Protocol
+
+from ahrules._patterns import PatternError, compile_pattern
+from ahrules.errors import FieldError
+from ahwire.hub import EventSeverity, EventType, JsonValue, LabelMatcher, MatchOp, Silence
+
+Test = Callable[[str], bool]
+
+
+class EventFields(Protocol):
+    """What a silence looks at; `ahwire.hub.Event` and `EventDraft` have it."""
+
+    @property
+    def company_id(self) -> str:
+        """Whose event it is."""
+
+    @property
+    def server_id(self) -> str | None:
+        """The server, absent in group events."""
+
+    @property
+    def agent_id(self) -> str | None:
+        """The agent."""
+
+    @property
+    def rule_id(self) -> str | None:
+        """The rule."""
+
+    @property
+    def severity(self) -> EventSeverity | None:
+        """How bad it is."""
+
+    @property
+    def type(self) -> EventType:
+        """What it tells."""
+
+    @property
+    def labels(self) -> Mapping[str, JsonValue]:
+        """Its labels; only those that are text count."""
+
+
+_FIELDS: Final[Mapping[str, Callable[[EventFields], str | None]]] = {
+    "server_id": lambda event: event.server_id,
+    "agent_id": lambda event: event.agent_id,
+    "rule_id": lambda event: event.rule_id,
+    "severity": lambda event: event.severity,
+    "type": lambda event: event.type,
+}
+_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
+    "severity": tuple(EventSeverity),
+    "type": tuple(EventType),
+}
+_IDS: Final = ("server_id", "agent_id", "rule_id")
+# Short and long, each printable sign by itself and beside another: a pattern that takes all of
+# these takes every id that there is.
+_PROBES: Final = (
+    *(chr(code) for code in range(33, 127)),
+    *(f"a{chr(code)}1" for code in range(33, 127)),
+    "web-1",
+    "WEB_2.example",
+    "agent_down",
+    "0190b6f2-0000-7000-8000-000000000001",
+    "z" * 128,
+    "Köln",
+    "서버",
+)
+
+
+def text_of(event: EventFields, label: str) -> str:
+    """Return what a matcher on `label` compares."""
+    field = _FIELDS.get(label)
+    found = event.labels.get(label) if field is None else field(event)
+    return str(found) if isinstance(found, str) else ""
+
+
+def compile_matcher(matcher: LabelMatcher) -> Test:
+    """Return what tells whether a text is matched.
+
+    Raises:
+        PatternError: The value is no pattern that RE2 reads.
+    """
+    value = matcher.value
+    if matcher.op is MatchOp.EQ:
+        return lambda text: text == value
+    if matcher.op is MatchOp.NE:
+        return lambda text: text != value
+    pattern = compile_pattern(f"(?s){value}")
+    if matcher.op is MatchOp.RE:
+        return pattern.matches_whole
+    return lambda text: not pattern.matches_whole(text)
+
+
+def compile_matchers(silence: Silence) -> tuple[tuple[tuple[str, Test], ...], list[FieldError]]:
+    """Return (label, test) of each matcher, and what is wrong with the matchers."""
+    tests: list[tuple[str, Test]] = []
+    faults: list[FieldError] = []
+    for index, matcher in enumerate(silence.matchers):
+        try:
+            tests.append((matcher.label, compile_matcher(matcher)))
+        except PatternError as error:
+            faults.append(FieldError(f"matchers[{index}].value", str(error)))
+    if not faults and not silence.all and not any(_chooses(*each) for each in tests):
+        faults.append(
+            FieldError(
+                "matchers",
+                "would match everything of the company: none holds only for some events; name a"
+                " server, rule, type or label, or say all: true",
+            )
+        )
+    return tuple(tests), faults
+
+
+def _chooses(label: str, test: Test) -> bool:
+    """Tell whether there are plainly events that the matcher leaves alone."""
+    if label in _VALUES:
+        return not all(map(test, _VALUES[label]))
+    if test(""):
+        return False
+    return label not in _IDS or not all(map(test, _PROBES))
+
+
+def fixed_values(silence: Silence) -> Iterator[tuple[str, str]]:
+    """Give the (label, text) without which an event is not matched; empty texts are left out."""
+    for matcher in silence.matchers:
+        if matcher.op is MatchOp.EQ and matcher.value:
+            yield matcher.label, matcher.value

@@ -1,0 +1,200 @@
+"""What silences hold back, and what is owed when they end.
+
+The state of one alert, agent or group (one `event_key`); *begins* is alert.opened, alert.flapping,
+alert.settled while firing, agent.down or group.down; *ends* is alert.resolved, alert.settled while
+ok, agent.up or group.up. *Silenced* means that a silence holds for this event now.
+
+| state | event            | silenced | next | the event goes out                                  |
+| ----- | ---------------- | -------- | ---- | --------------------------------------------------- |
+| free  | begins           | no       | free | as it is                                            |
+| free  | begins           | yes      | held | suppressed, `silence:<id>`; or as it is, when full  |
+| free  | ends, a reminder | no       | free | as it is                                            |
+| free  | ends, a reminder | yes      | free | suppressed, `silence:<id>`                          |
+| held  | begins           | no       | free | as it is: this is the one that was owed             |
+| held  | begins           | yes      | held | suppressed; it is the one that is owed from now on  |
+| held  | ends             | any      | free | suppressed: nobody was told that it began           |
+| held  | a reminder       | any      | held | suppressed: nobody was told that it began           |
+
+An event that comes suppressed already passes as it is and changes no state: who suppressed it
+(flapping, a group) owes it.
+
+A held one is *due* as soon as no silence holds for it: `due` gives it as a draft with the reason
+`silence_ended`, again and again until its event is marked, which is the fifth line. Nothing is kept
+of what is free: an alert that was told before a silence and goes on through it is owed nothing.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+import attrs
+from attrs import frozen
+
+from ahrules._draft import (
+    ALERT_STATE_LABEL,
+    STATE_FIRING,
+    EventDraft,
+    EventKey,
+    event_key,
+)
+from ahrules._snapshots import VERSION, event_from_json, event_to_json, reading, text_from_json
+from ahrules.silences._set import SilenceSet
+from ahwire.hub import Event, EventType, Silence
+
+_REASON: Final = "silence_ended"
+_BEGINS: Final = frozenset(
+    {
+        EventType.AGENT_DOWN,
+        EventType.ALERT_OPENED,
+        EventType.ALERT_FLAPPING,
+        EventType.GROUP_DOWN,
+    }
+)
+
+
+@frozen(kw_only=True)
+class HeldEvent:
+    """What a silence holds back.
+
+    Attributes:
+        event: The newest event that told that it began; suppressed.
+        silence_id: The silence that suppressed it.
+    """
+
+    event: Event
+    silence_id: str
+
+
+def mark_event(
+    held: HeldEvent | None, event: Event, silence: Silence | None
+) -> tuple[HeldEvent | None, Event]:
+    """Return the next state of one key, and the event as it goes out: the table above.
+
+    Args:
+        held: What is held for the event's key; None: it is free.
+        event: What happened, with its id.
+        silence: The silence that holds for the event now.
+    """
+    if event.suppressed:
+        return held, event
+    if _begins(event):
+        if silence is None:
+            return None, event
+        marked = _suppress(event, silence.silence_id)
+        return HeldEvent(event=marked, silence_id=silence.silence_id), marked
+    if held is None:
+        return None, event if silence is None else _suppress(event, silence.silence_id)
+    marked = _suppress(event, held.silence_id if silence is None else silence.silence_id)
+    return held if event.type is EventType.ALERT_REMINDER else None, marked
+
+
+def _begins(event: Event) -> bool:
+    if event.type is EventType.ALERT_SETTLED:
+        return event.labels.get(ALERT_STATE_LABEL) == STATE_FIRING
+    return event.type in _BEGINS
+
+
+def _suppress(event: Event, silence_id: str) -> Event:
+    return attrs.evolve(event, suppressed=True, suppress_reason=f"silence:{silence_id}")
+
+
+class SuppressionTracker:
+    """Marks events that silences suppress, and says what is owed when a silence ends.
+
+    It ends when its time is over, when its window is, or when the set is replaced. In memory, for
+    one thread; `snapshot` is what a restart needs.
+
+    Args:
+        silences: The silences in force.
+        held_max: How many alerts and agents may be held back. Once so many are, events that a
+            silence would hold back are told: rather a message too many than one that is lost.
+    """
+
+    def __init__(self, silences: SilenceSet | None = None, *, held_max: int = 100_000) -> None:
+        if held_max < 1:
+            raise ValueError(f"held_max is {held_max}; at least one alert must fit")
+        self._silences = silences if silences is not None else SilenceSet()
+        self._held_max = held_max
+        self._held: dict[EventKey, HeldEvent] = {}
+        self._overflow_total = 0
+
+    def __len__(self) -> int:
+        """Return how many alerts and agents are held back."""
+        return len(self._held)
+
+    @property
+    def overflow_total(self) -> int:
+        """How many events were told although a silence held, because `held_max` were held."""
+        return self._overflow_total
+
+    def replace(self, silences: SilenceSet) -> None:
+        """Put other silences in force; what no silence of them holds back is due."""
+        self._silences = silences
+
+    def mark(self, event: Event, now: datetime) -> Event:
+        """Return the event as it goes out, and keep what is owed for it.
+
+        Args:
+            event: What happened. Those of one key come in their order, drafts of `due` among them.
+            now: When the silences are asked: an aware datetime.
+        """
+        key = event_key(event)
+        held = self._held.get(key)
+        following, marked = mark_event(held, event, self._silences.active(event, now))
+        if following is None:
+            self._held.pop(key, None)
+        elif held is None and len(self._held) >= self._held_max:
+            self._overflow_total += 1
+            return event
+        else:
+            self._held[key] = following
+        return marked
+
+    def due(self, now: datetime) -> tuple[EventDraft, ...]:
+        """Return what must be told now, because it began in silence, holds, and silence is over.
+
+        Each draft is given until its event is marked: make the event, `mark` it, store both. An
+        alert that begins or ends before that needs its draft no more.
+
+        Args:
+            now: An aware datetime.
+        """
+        return tuple(
+            EventDraft.again(held.event, occurred_at=now, reason=_REASON)
+            for held in self._overdue(now)
+        )
+
+    def next_look(self, now: datetime) -> datetime | None:
+        """Return when `due` may have something next: `now` itself when it has, None when never."""
+        if next(self._overdue(now), None) is not None:
+            return now
+        companies = {held.event.company_id for held in self._held.values()}
+        changes = (self._silences.next_change(now, company_id=each) for each in companies)
+        return min((change for change in changes if change is not None), default=None)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return everything that `restore` needs, as JSON values."""
+        return {
+            "version": VERSION,
+            "held": [[event_to_json(held.event), held.silence_id] for held in self._held.values()],
+        }
+
+    def restore(self, data: object) -> None:
+        """Become what a snapshot says; the silences are not in it.
+
+        Raises:
+            SnapshotError: It cannot be read; nothing is changed.
+        """
+        found: dict[EventKey, HeldEvent] = {}
+        with reading("what silences hold back", data) as fields:
+            for document, silence_id in fields["held"]:
+                held = HeldEvent(
+                    event=event_from_json(document), silence_id=text_from_json(silence_id)
+                )
+                found[event_key(held.event)] = held
+        self._held = found
+
+    def _overdue(self, now: datetime) -> Iterator[HeldEvent]:
+        for held in self._held.values():
+            if self._silences.active(held.event, now) is None:
+                yield held
