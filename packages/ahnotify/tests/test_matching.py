@@ -15,7 +15,7 @@ from ahnotify.database import _runtime_tables as t
 from ahnotify.errors import BrokerUnavailableError
 from ahnotify.matching._decisions import Decision, DecisionKey, DecisionStore
 from ahnotify.testing import DIGEST_RULE, INSTANT_RULE, NOW, incident, seed
-from ahrules import RateLimit, TokenBucketLimiter
+from ahrules import LocalLimiter, RateLimit, TokenBucketLimiter
 from ahwire import NotificationMessage
 
 pytestmark = pytest.mark.anyio
@@ -102,10 +102,14 @@ async def test_ids_are_the_same_in_every_process_and_differ_by_tenant(
     assert found["acme"] == "5709bce6-4845-5c6d-8cc2-178e8566d408"
 
 
+def local(default):
+    return LocalLimiter(TokenBucketLimiter(default=default))
+
+
 async def test_over_the_limit_events_go_to_a_five_minute_digest(database, make, directory, rules):
     """N22."""
     await seed(directory, rules)
-    matching = await ready(make(limiter=TokenBucketLimiter(default=RateLimit(count=1))))
+    matching = await ready(make(limiter=local(RateLimit(count=1))))
     await matching.decide(incident("e-1"))
     await matching.decide(incident("e-2"))
     found = await rows(database, t.notification_decisions, "event_id", "mode")
@@ -128,7 +132,7 @@ async def test_a_rule_has_its_own_limit(database, make, directory, rules):
 
 async def test_two_processes_that_decide_at_once_spend_one_token(database, make, directory, rules):
     await seed(directory, rules)
-    limiter = TokenBucketLimiter(default=RateLimit(count=2))
+    limiter = local(RateLimit(count=2))
     first, second = await ready(make(limiter=limiter)), await ready(make(limiter=limiter))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(first.decide, incident("e-1"))

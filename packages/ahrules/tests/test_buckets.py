@@ -217,6 +217,10 @@ def test_a_preview_is_made_of_adjoining_buckets():
     assert next_buckets(Schedule(1, "days", "UTC"), at("2026-06-15T03:15Z"), 0) == []
 
 
+def test_a_preview_may_be_ten_thousand_buckets_long():
+    assert len(next_buckets(Schedule(1, "hours", "UTC"), at("2026-06-15T03:15Z"), 10_000)) == 10_000
+
+
 @pytest.mark.parametrize("n", [-1, 10_001])
 def test_a_preview_is_bounded(n):
     with pytest.raises(ValueError, match="previewed"):

@@ -1,18 +1,86 @@
 """The rate limit of instant notifications."""
 
+from contextlib import asynccontextmanager
+
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ahrules import Limiter, RateLimit, TokenBucketLimiter
+from ahrules import Limiter, LocalLimiter, RateLimit, TokenBucketLimiter
 from ahrules.testing import LimiterContract
 
 NOW = 1_750_000_000.0
 
 
-class TestTokenBucketLimiter(LimiterContract):
+class TestLocalLimiter(LimiterContract):
     def limiter(self, default: RateLimit) -> Limiter:
-        return TokenBucketLimiter(default=default)
+        return LocalLimiter(TokenBucketLimiter(default=default))
+
+
+class WaitingLimiter:
+    """Asks a server for each answer, as one in Redis does; here the server is a lock."""
+
+    def __init__(self, default):
+        self._server = anyio.Lock()
+        self._inner = LocalLimiter(TokenBucketLimiter(default=default))
+
+    async def allow(self, key, now, *, limit=None):
+        async with self._server:
+            await anyio.sleep(0)
+            return await self._inner.allow(key, now, limit=limit)
+
+    async def give_back(self, key):
+        async with self._server:
+            await anyio.sleep(0)
+            await self._inner.give_back(key)
+
+
+class TestWaitingLimiter(LimiterContract):
+    """The suite serves a limiter that needs an event loop, opened and closed in it."""
+
+    closed = 0
+
+    @asynccontextmanager
+    async def opened(self, default):
+        yield WaitingLimiter(default)
+        self.closed += 1
+
+    def run(self, test):
+        anyio.run(test)
+        assert self.closed == 1
+
+
+class TestWaitingLimiterOnTrio(TestWaitingLimiter):
+    def run(self, test):
+        anyio.run(test, backend="trio")
+
+
+def test_a_limiter_that_waits_is_told_how_to_be_run():
+    class Forgetful(LimiterContract):
+        def limiter(self, default):
+            return WaitingLimiter(default)
+
+        def run(self, test):
+            async def waits():
+                await Waits()
+
+            super().run(waits)
+
+    class Waits:
+        def __await__(self):
+            yield
+
+    with pytest.raises(RuntimeError, match=r"anyio\.run"):
+        Forgetful().test_keeps_keys_apart()
+
+
+def test_a_limiter_without_buckets_of_its_own_allows_a_hundred_a_minute():
+    async def ask():
+        limiter = LocalLimiter()
+        return sum([await limiter.allow("key", NOW) for _ in range(500)])
+
+    assert anyio.run(ask) == 100
 
 
 def test_a_hundred_a_minute_is_the_default():
@@ -116,4 +184,4 @@ def test_a_limit_that_lets_nothing_pass_is_refused(count, per_seconds):
 
 def test_a_contract_without_a_limiter_says_so():
     with pytest.raises(NotImplementedError):
-        LimiterContract().limiter(RateLimit())
+        LimiterContract().test_keeps_keys_apart()

@@ -24,15 +24,19 @@ class RateLimit:
 class Limiter(Protocol):
     """Says whether one more instant notification may pass for a key.
 
-    The key is at present (tenant, rule, recipient, channel).
+    The key is at present (tenant, rule, recipient, channel). Both methods are awaited, so that an
+    implementation can ask a server whose answer several processes share; `LocalLimiter` answers
+    from this process's memory.
 
     Order: calls for one key take effect one after the other. Durability: none is promised; a
-    limiter that forgets lets at most one more full bucket pass. Several processes share a limit
-    only if the implementation says so. Errors: the one in memory raises none but ValueError; one
-    that asks elsewhere says which.
+    limiter that forgets lets at most one more full bucket pass. Cancelled: a token may be gone that
+    nobody used; it comes back as time passes. Several processes share a limit only if the
+    implementation says so. Errors: ValueError for a time that is none; an implementation that asks
+    elsewhere says what it raises when there is no answer, and then no token is promised to be taken
+    or kept.
     """
 
-    def allow(self, key: Hashable, now: float, *, limit: RateLimit | None = None) -> bool:
+    async def allow(self, key: Hashable, now: float, *, limit: RateLimit | None = None) -> bool:
         """Take a token and return True, or return False and take none.
 
         Args:
@@ -42,7 +46,7 @@ class Limiter(Protocol):
         """
         ...
 
-    def give_back(self, key: Hashable) -> None:
+    async def give_back(self, key: Hashable) -> None:
         """Return a token that was not used; never fills a bucket over its size."""
         ...
 
@@ -66,7 +70,7 @@ class _Level:
 
 
 class TokenBucketLimiter:
-    """A `Limiter` in this process's memory; not safe for several threads.
+    """Token buckets by key, as plain arithmetic: what `LocalLimiter` asks; not for several threads.
 
     In any stretch of `t` seconds at most `count + t * count / per_seconds` calls for one key are
     allowed. A bucket that is full again is forgotten, which changes no answer. Over `keys_max` the
@@ -126,3 +130,25 @@ class TokenBucketLimiter:
                 self._levels.move_to_end(key)
         while len(self._levels) > self._keys_max:
             self._levels.popitem(last=False)
+
+
+class LocalLimiter:
+    """A `Limiter` that answers at once, from buckets in this process's memory.
+
+    Each process that has one lets its own `count` pass.
+
+    Args:
+        buckets: The buckets; by default new ones with the default limit, 100 a minute.
+    """
+
+    def __init__(self, buckets: TokenBucketLimiter | None = None) -> None:
+        # Not `or`: one that has no keys yet is empty, and so it is false.
+        self._buckets = TokenBucketLimiter() if buckets is None else buckets
+
+    async def allow(self, key: Hashable, now: float, *, limit: RateLimit | None = None) -> bool:
+        """Take a token and return True, or return False and take none."""
+        return self._buckets.allow(key, now, limit=limit)
+
+    async def give_back(self, key: Hashable) -> None:
+        """Return a token that was not used."""
+        self._buckets.give_back(key)

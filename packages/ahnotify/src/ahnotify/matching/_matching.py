@@ -27,9 +27,9 @@ from ahnotify.rules import RuleCache, RuleCatalog
 from ahrules import (
     OVERFLOW_SCHEDULE,
     Limiter,
+    LocalLimiter,
     RuleMatch,
     RulesError,
-    TokenBucketLimiter,
     bucket,
 )
 from ahwire import DecodeError, IncidentEvent, NotificationMessage, WireError
@@ -80,8 +80,7 @@ class Matching:
         """
         self._broker = broker
         self._rules = rules
-        # Not `or`: a limiter that has no keys yet is empty, and so it is false.
-        self._limiter: Limiter = TokenBucketLimiter() if limiter is None else limiter
+        self._limiter: Limiter = LocalLimiter() if limiter is None else limiter
         self._clock: AsyncClock = clock or SystemClock()
         self._prefetch_items = prefetch_items
         self._consumers = consumers
@@ -195,7 +194,7 @@ class Matching:
                 continue
             there.add(key)
             try:
-                decisions.append(self._decide(catalog, event, match, key))
+                decisions.append(await self._decide(catalog, event, match, key))
             except (RulesError, WireError) as error:
                 failed[match.rule_id] = str(error)
         stored = await self._decisions.add(event, decisions, utc_now(self._clock))
@@ -204,10 +203,10 @@ class Matching:
                 self.stats.add(f"decisions_{decision.mode}")
             elif decision.mode == INSTANT:
                 # Another process was first, with its own token.
-                self._limiter.give_back(_limit_key(event.tenant_id, decision.key))
+                await self._limiter.give_back(_limit_key(event.tenant_id, decision.key))
         return failed
 
-    def _decide(
+    async def _decide(
         self, catalog: RuleCatalog, event: IncidentEvent, match: RuleMatch, key: DecisionKey
     ) -> Decision:
         rule = match.rule
@@ -229,7 +228,7 @@ class Matching:
                 key=key, notification_uuid=uuid, mode="digest", period=(period.start, period.end)
             )
         limit_key = _limit_key(event.tenant_id, key)
-        if self._limiter.allow(limit_key, self._clock.time(), limit=rule.rate_limit):
+        if await self._limiter.allow(limit_key, self._clock.time(), limit=rule.rate_limit):
             message = _instant_message(event, key, uuid)
             return Decision(key=key, notification_uuid=uuid, mode=INSTANT, message=message)
         period = bucket(event.occurred_at, OVERFLOW_SCHEDULE)
