@@ -1,9 +1,9 @@
 """An agent library: a crash-proof queue on disk and a sender that delivers at least once.
 
 Take all of it (`Agent`), or a part: only the queue (`WAL`, `MemoryQueue`), only the sender
-(`Sender` with a `Client`). Parts that are slow to import are loaded when they are first used. So are
-the modules beside them: `ahwal.host`, `ahwal.prometheus`, `ahwal.opentelemetry` and `ahwal.testing`
-need no import of their own.
+(`Sender` with a `Client`). Parts that are slow to import are loaded when they are first used, and
+so are the modules beside them: `ahwal.host`, `ahwal.prometheus`, `ahwal.opentelemetry` and
+`ahwal.testing` need no import of their own.
 """
 
 import importlib

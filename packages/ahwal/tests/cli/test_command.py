@@ -91,8 +91,8 @@ def test_help_names_every_command_and_gives_an_example(machine):
     ("command", "own"),
     [
         ("run", "[-h] [--ledger FILE] [SETTING ...]"),
-        ("wal dump", "[-h] [--limit COUNT] [SETTING ...]"),
-        ("wal stats", "[-h] [--json] [SETTING ...]"),
+        ("wal dump", "[-h] [--limit COUNT] [--wal-dir DIR] [SETTING ...]"),
+        ("wal requeue", "[-h] [--json] [SETTING ...]"),
     ],
 )
 def test_the_help_of_a_command_shows_its_own_options_first(machine, command, own):
@@ -137,7 +137,7 @@ def test_a_refused_enrolment_exits_with_5_and_a_temporary_one_with_6(machine, an
     done = machine.run("enroll", AH_LICENSE="LICENSE-CANARY")
     assert done.returncode == code
     assert "LICENSE-CANARY" not in done.stderr + done.stdout
-    # Only silence can mean that the address is another program's.
+    # Only silence, or an answer without our code, can mean that another program stands there.
     assert ("ingest door" in done.stderr) is (answer.reset is True)
 
 
@@ -196,6 +196,7 @@ def test_a_run_sends_this_machines_metrics_and_ends_on_sigterm_with_0(machine):
     process.send_signal(signal.SIGUSR1)
     status = json.loads(machine.run("status", "--json").stdout)
     assert status["running"] is True
+    assert machine.run("status", "--check").returncode == 0
     errors = stop(process)
     assert process.returncode == 0
     assert TOKEN not in errors

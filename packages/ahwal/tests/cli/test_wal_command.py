@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from ahwal import ConfigError
 from ahwal.agent import AgentConfig
 from ahwal.cli import _wal as commands
 from ahwal.cli._exit import ExitCode
@@ -18,7 +19,7 @@ def config(tmp_path):
 
 
 def options(**more):
-    return argparse.Namespace(json=True, limit=0, **more)
+    return argparse.Namespace(**{"json": True, "limit": 0, "wal_dir": None, **more})
 
 
 def numbers(queue):
@@ -69,3 +70,53 @@ def test_records_that_the_disk_refuses_to_read_are_named(config, tmp_path, capsy
     assert commands.dump(config, options()) is ExitCode.OK
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert "Input/output error" in lines[1]["unreadable"]
+
+
+def test_a_queue_of_somebodys_own_bytes_is_no_damage(config, tmp_path, capsys):
+    with WAL.open(tmp_path / "own") as queue:
+        queue.append(b"\xff a job of mine")
+    named = options(wal_dir=str(tmp_path / "own"))
+    assert commands.verify(config, named) is ExitCode.OK
+    report = json.loads(capsys.readouterr().out)
+    assert (report["not_batches"], report["damaged_records"], report["damage"]) == (1, 0, [])
+    assert commands.dump(config, named) is ExitCode.OK
+    line = json.loads(capsys.readouterr().out)
+    assert (line["not_a_batch"], line["bytes"]) == (True, 15)
+    assert "damaged" not in line
+    with pytest.raises(ConfigError, match=r"--wal-dir .*none is no directory"):
+        commands.stats(config, options(wal_dir=str(tmp_path / "none")))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_damage_is_named_with_its_file_its_place_and_its_id_where_it_is_known(
+    config, tmp_path, capsys, known
+):
+    with WAL.open(tmp_path / "wal") as queue:
+        ids = [queue.append(MetricsBatch(seq=n).SerializeToString()) for n in range(1, 6)]
+    (segment,) = (tmp_path / "wal").glob("*.seg")
+    data = bytearray(segment.read_bytes())
+    size = len(data) // 5
+    data[size * 2 + 24] ^= 0xFF  # the payload of the third
+    if not known:
+        data[size * 2 + 8 : size * 2 + 16] = b"\xff" * 8  # its id
+        data[size * 3 + 24] ^= 0xFF  # and the payload of the fourth
+        data[size * 3 + 8 : size * 3 + 16] = b"\xff" * 8
+    segment.write_bytes(data)
+    assert commands.verify(config, options()) is ExitCode.CONFIGURATION
+    report = json.loads(capsys.readouterr().out)
+    first = report["damage"][0]
+    assert report["good"] == (4 if known else 3)
+    assert (first["segment"], first["offset"]) == (segment.name, size * 2)
+    assert first["id"] == (ids[2] if known else None)
+    assert commands.verify(config, options(json=False)) is ExitCode.CONFIGURATION
+    assert f"damage: {segment.name} offset {size * 2}, " in capsys.readouterr().out
+
+
+def test_an_unfinished_append_is_no_damage(config, tmp_path, capsys):
+    with WAL.open(tmp_path / "wal") as queue:
+        queue.append(MetricsBatch(seq=1).SerializeToString())
+    (segment,) = (tmp_path / "wal").glob("*.seg")
+    with segment.open("ab") as file:
+        file.write(segment.read_bytes()[:-3])
+    assert commands.verify(config, options()) is ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["damage"] == []

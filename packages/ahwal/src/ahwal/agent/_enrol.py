@@ -1,7 +1,7 @@
 """Enrolment: a one-time license becomes an identity and a token."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from ahwal import transport
@@ -30,16 +30,15 @@ LICENSE_CHARS_MAX = 64 << 10
 # 9999-12-31, the last day that a datetime can hold.
 _LAST_MS = 253_402_214_400_000
 # Only an answer with one of these codes is a decision about the license; a proxy has none.
-_REFUSALS = frozenset(
-    {
-        Code.LICENSE_INVALID,
-        Code.ALREADY_ENROLLED,
-        Code.TOKEN_USED,
-        Code.BINDING_FAILED,
-        Code.BAD_REQUEST,
-        Code.UPGRADE_REQUIRED,
-    }
-)
+_WAYS_OUT: Mapping[str, str] = {
+    Code.LICENSE_INVALID: "check that the license is whole and of this collector, or get a new one",
+    Code.ALREADY_ENROLLED: "free the machine at the collector's side, or use a license for it",
+    Code.TOKEN_USED: "each license works once: get a new one",
+    Code.BINDING_FAILED: "it was made for another machine: get one for this machine",
+    Code.BAD_REQUEST: "the two do not understand each other: compare their versions",
+    Code.UPGRADE_REQUIRED: "install a newer version of ahwal",
+}
+_REFUSALS = frozenset(_WAYS_OUT)
 
 
 async def enroll(
@@ -77,8 +76,10 @@ async def enroll(
     store = CredentialStore(state_dir=config.state_dir)
     if not force and await in_thread(_is_enrolled, store):
         raise AlreadyEnrolledError(
-            f"{store.path} exists: this agent is enrolled; use --force to replace its identity"
+            f"{store.path} exists: this agent is enrolled and can run; to replace its identity use "
+            "`ahagent enroll --force`, in Python enroll(..., force=True)"
         )
+    address = without_credentials(config.collector_url)
     machine = await in_thread(make_machine_id, config.state_dir)
     labels = dict(config.labels)
     async with make_client(config, config.collector_url, None) as client:
@@ -89,10 +90,10 @@ async def enroll(
         except TransportError as error:
             raise EnrolTemporaryError(
                 f"the collector did not answer: {error}; "
-                f"is {without_credentials(config.collector_url)} the address of the ingest door?"
+                f"is {address} the address of the ingest door?"
             ) from error
     now = datetime.fromtimestamp(wall_clock(), UTC)
-    refusal = _refusal(answer, response)
+    refusal = _refusal(answer, response, address)
     if response is None or refusal is not None:
         del response  # It may hold a token all the same.
         raise refusal or EnrolTemporaryError("the collector's answer was empty")
@@ -138,7 +139,7 @@ def _is_enrolled(store: CredentialStore) -> bool:
     return True
 
 
-def _refusal(answer: Answer, response: EnrollResponse | None) -> EnrolError | None:
+def _refusal(answer: Answer, response: EnrollResponse | None, address: str) -> EnrolError | None:
     # Returned, not raised: this frame holds the answer with its token.
     if answer.status == 200:
         problem = "the answer was not the collector's; something is on the way"
@@ -146,11 +147,20 @@ def _refusal(answer: Answer, response: EnrollResponse | None) -> EnrolError | No
             problem = _missing(response)
         return EnrolTemporaryError(problem) if problem else None
     code, message = answer.error
-    text = " ".join(part for part in (f"status {answer.status}", code or "", message) if part)
+    text = (
+        f"status {answer.status}"
+        + (f" {code}" if code else "")
+        + (f" ({message})" if message else "")
+    )
     if code in _REFUSALS:
-        return EnrolRefusedError(f"the collector refused to enrol this machine: {text}", code=code)
+        return EnrolRefusedError(
+            f"the collector refused to enrol this machine: {text}; {_WAYS_OUT[code]}", code=code
+        )
+    # What has no code of ours comes from another program, and `not_found` from another door.
+    elsewhere = code in (None, Code.NOT_FOUND)
+    way_out = f"is {address} the address of the ingest door?" if elsewhere else "try again later"
     return EnrolTemporaryError(
-        f"the collector could not enrol this machine now: {text}; try again later",
+        f"the collector could not enrol this machine now: {text}; {way_out}",
         code=code,
         retry_after_seconds=answer.retry_after_seconds,
     )

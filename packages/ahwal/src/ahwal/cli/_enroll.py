@@ -32,18 +32,29 @@ def read_license(file: str | None) -> str:
     """Return the license from a file, standard input or AH_LICENSE; never from an argument.
 
     Raises:
-        ConfigError: It is nowhere, or cannot be read.
+        ConfigError: It is nowhere, cannot be read, or is no license by its size.
     """
+    text, source = _read_license(file)
+    if not 0 < len(text.strip()) <= LICENSE_CHARS_MAX:
+        raise ConfigError(
+            f"{source}: is empty or over {LICENSE_CHARS_MAX} characters; a license is one line "
+            "that the collector's side gave you"
+        )
+    return text
+
+
+def _read_license(file: str | None) -> tuple[str, str]:
+    """Return the text, and where it came from."""
     if file is None:
         text = os.environ.get("AH_LICENSE", "")
         if not text:
             raise ConfigError("no license: give --license-file FILE, or set AH_LICENSE")
-        return text
+        return text, "AH_LICENSE"
     try:
         if file == "-":
-            return sys.stdin.read(LICENSE_CHARS_MAX + 1)
+            return sys.stdin.read(LICENSE_CHARS_MAX + 1), "--license-file - (standard input)"
         with Path(file).open(encoding="utf-8") as stream:
-            return stream.read(LICENSE_CHARS_MAX + 1)
+            return stream.read(LICENSE_CHARS_MAX + 1), f"--license-file {file}"
     except OSError as error:
         raise ConfigError(f"--license-file {file}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError:

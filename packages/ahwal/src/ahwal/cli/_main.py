@@ -88,6 +88,11 @@ def _parser() -> argparse.ArgumentParser:
     status = commands.add(
         "status", "show identity and state of the agent", "status --json", _status.status
     )
+    status.add_argument(
+        "--check",
+        action="store_true",
+        help="for health checks: end with 6 unless the agent runs and may send",
+    )
     check = commands.add(
         "check-config",
         "check the settings and show those in force",
@@ -101,8 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     dump = verbs.add("dump", "print one JSON line a batch", "wal dump --limit 1", _wal.dump)
     dump.add_argument(
-        "--limit", metavar="COUNT", type=int, default=0, help="at most so many batches; 0: all"
+        "--limit", metavar="COUNT", type=_count, default=0, help="at most so many batches; 0: all"
     )
+    for verb in (stats, verify, dump):
+        verb.add_argument(
+            "--wal-dir", metavar="DIR", help="a queue of your own, instead of the agent's"
+        )
     requeue = verbs.add(
         "requeue",
         "put what is in quarantine back; the agent must be stopped",
@@ -114,6 +123,14 @@ def _parser() -> argparse.ArgumentParser:
     for command in (*commands.made, *verbs.made):
         _add_settings(command)
     return parser
+
+
+def _count(text: str) -> int:
+    """Return a number of 0 or more; argparse says what it is of."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is below 0; valid is 0 or more")
+    return number
 
 
 class _Commands:

@@ -2,8 +2,10 @@
 
 import argparse
 import json
+import math
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +21,19 @@ from ahwal.errors import ConfigError, NotEnrolledError
 from ahwal.transport._url import without_credentials
 
 _FILE_BYTES_MAX = 1 << 20
+# The file is written every 10 s.
+_FRESH_SECONDS = 60.0
 
 
 def status(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
-    """Print identity and state; exits 4 when not enrolled, 7 when revoked."""
+    """Print identity and state; exits 4 when not enrolled, 7 when revoked.
+
+    With `--check` also 6 unless the agent runs, wrote its status within a minute, and may send.
+    """
     credentials = CredentialStore(state_dir=config.state_dir).load()
     known = _read_status(Path(config.state_dir) / STATUS_FILE_NAME)
     running = bool(known.get("running")) and _alive(known.get("pid"))
+    sender = known["sender"] if isinstance(known.get("sender"), dict) else {}
     expires = credentials.token_expires_at
     document: dict[str, Any] = {
         "agent_id": credentials.agent_id,
@@ -46,10 +54,32 @@ def status(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
         _print(f"running: {'yes, pid ' + str(known.get('pid')) if running else 'no'}")
         if known:
             _print(f"last known: {known.get('line', '')} storage={known.get('storage', '')}")
-    revoked = known.get("state") == "agent_revoked" or (
-        isinstance(known.get("sender"), dict) and known["sender"].get("state") == "agent_revoked"
-    )
-    return ExitCode.REVOKED if revoked else ExitCode.OK
+        for name, text in (("error", known.get("error")), ("last_error", sender.get("last_error"))):
+            if text:
+                _print(f"{name}: {text}")
+    if "agent_revoked" in (known.get("state"), sender.get("state")):
+        return ExitCode.REVOKED
+    problem = _unwell(known, sender, running=running) if options.check else ""
+    if problem:
+        print(f"ahagent: {problem}", file=sys.stderr)  # noqa: T201 - a command speaks so
+    return ExitCode.TEMPORARY if problem else ExitCode.OK
+
+
+def _unwell(known: dict[str, Any], sender: dict[str, Any], *, running: bool) -> str:
+    """Say why the agent does not do its work; nothing when it does."""
+    if not running:
+        return "the agent does not run"
+    at = known.get("at")
+    age = time.time() - at if isinstance(at, (int, float)) else math.inf
+    # A process id may be another program's meanwhile, and an agent that runs may hang.
+    if not age <= _FRESH_SECONDS:
+        return f"the agent has not written its status for {age:.0f} s"
+    state = known.get("state")
+    if state != "running":
+        return f"the agent is {state}"
+    if sender.get("state") == "unauthorized":
+        return "the collector does not accept the agent's token"
+    return ""
 
 
 def check_config(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
@@ -60,11 +90,10 @@ def check_config(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
         try:
             url = CredentialStore(state_dir=config.state_dir).load().collector_url
         except NotEnrolledError:
-            url = None
-    if not url:
-        raise ConfigError("collector_url is not set; it is required, such as https://host:8443")
+            url, source = None, ""
     # Building a client reads the files of TLS and checks the proxy; nothing is sent.
-    make_client(config, url, None)
+    if url:
+        make_client(config, url, None)
     values = attrs.asdict(config)
     if values["proxy_url"] is not None:
         values["proxy_url"] = without_credentials(values["proxy_url"])
@@ -81,6 +110,8 @@ def check_config(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
             "WARNING: insecure_skip_verify is on: anyone on the way can read the token",
             file=sys.stderr,
         )
+    if not url:
+        raise ConfigError("collector_url is not set; it is required, such as https://host:8443")
     return ExitCode.OK
 
 

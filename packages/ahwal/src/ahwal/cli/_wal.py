@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from ahwal.agent._config import AgentConfig
 from ahwal.agent._disk import DIRECTORY_NAME
+from ahwal.cli._damage import damage_found, place_of, place_text
 from ahwal.cli._exit import ExitCode
 from ahwal.errors import ConfigError
 from ahwal.queue import Entry
@@ -27,22 +28,24 @@ from ahwal.wal._recovery import Found, examine
 from ahwire.agent_pb2 import MetricsBatch
 from ahwire.batch import count_points
 
+# So many places are shown; all are counted.
+_PLACES_MAX = 1000
 _log = logging.getLogger("ahwal.cli")
 
 
 def stats(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
     """Print figures of the queue."""
-    return _stats(_directory(config), as_json=options.json)
+    return _stats(_directory(config, options.wal_dir), as_json=options.json)
 
 
 def verify(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
     """Read everything; exits 3 on damage."""
-    return _verify(_directory(config), as_json=options.json)
+    return _verify(_directory(config, options.wal_dir), as_json=options.json)
 
 
 def dump(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
     """Print one JSON line a batch."""
-    return _dump(_directory(config), limit=options.limit)
+    return _dump(_directory(config, options.wal_dir), limit=options.limit)
 
 
 def requeue(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
@@ -50,8 +53,10 @@ def requeue(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
     return _requeue(_directory(config), config, as_json=options.json)
 
 
-def _directory(config: AgentConfig) -> Path:
-    directory = Path(config.state_dir) / DIRECTORY_NAME
+def _directory(config: AgentConfig, given: str | None = None) -> Path:
+    directory = Path(config.state_dir) / DIRECTORY_NAME if given is None else Path(given)
+    if given is not None and not directory.is_dir():
+        raise ConfigError(f"--wal-dir {directory} is no directory")
     if not directory.is_dir():
         raise ConfigError(f"{directory} does not exist; is state_dir right, has the agent run?")
     return directory
@@ -108,8 +113,9 @@ def _quarantine_names(storage: PosixStorage) -> list[str]:
 
 def _verify(directory: Path, *, as_json: bool) -> ExitCode:
     storage, found = _examine(directory)
-    good = points = 0
-    damaged, undecodable = found.report.damaged_records, 0
+    good = points = not_batches = 0
+    places = damage_found(storage, found)
+    damaged = found.report.damaged_records
     unreadable_ids: list[int] = []
     for spot, entry in _entries(storage, found):
         batch = _batch(entry)
@@ -117,16 +123,17 @@ def _verify(directory: Path, *, as_json: bool) -> ExitCode:
             unreadable_ids.append(spot.id)
         elif entry is None:
             damaged += 1
+            places.append(place_of(spot))
         elif batch is None:
-            undecodable += 1
+            not_batches += 1
         else:
             good += 1
             points += count_points(batch)
     report = attrs.asdict(found.report)
-    report.update(good=good, points=points, damaged_records=damaged, undecodable=undecodable)
-    report.update(unreadable_ids=unreadable_ids)
+    report.update(good=good, points=points, damaged_records=damaged, not_batches=not_batches)
+    report.update(unreadable_ids=unreadable_ids, damage=places[:_PLACES_MAX])
     _show(report, as_json=as_json)
-    bad = damaged or undecodable or unreadable_ids or found.report.damaged
+    bad = damaged or unreadable_ids or found.report.damaged
     return ExitCode.CONFIGURATION if bad else ExitCode.OK
 
 
@@ -135,27 +142,32 @@ def _dump(directory: Path, *, limit: int) -> ExitCode:
     for shown, (spot, entry) in enumerate(_entries(storage, found)):
         if limit and shown >= limit:
             break
-        batch = _batch(entry)
-        document: dict[str, Any] = {"id": spot.id, "unix_ms": spot.unix_ms}
-        if isinstance(entry, OSError):
-            document["unreadable"] = str(entry)
-        elif batch is None:
-            document["damaged"] = True
-        else:
-            document.update(
-                seq=batch.seq,
-                collected_at_ms=batch.collected_at_ms,
-                series=[
-                    {
-                        "name": series.name,
-                        "labels": {label.name: label.value for label in series.labels},
-                        "points": [[point.ts_ms, point.value] for point in series.points],
-                    }
-                    for series in batch.series
-                ],
-            )
+        document = {"id": spot.id, "unix_ms": spot.unix_ms, **_contents(spot, entry)}
         print(json.dumps(document, ensure_ascii=False))  # noqa: T201 - a command speaks so
     return ExitCode.OK
+
+
+def _contents(spot: Spot, entry: Entry | OSError | None) -> dict[str, Any]:
+    if isinstance(entry, OSError):
+        return {"unreadable": str(entry)}
+    if entry is None:
+        return {"damaged": True, **place_of(spot)}
+    batch = _batch(entry)
+    if batch is None:
+        # Somebody's own entry, in a queue that is not an agent's; nothing is wrong with it.
+        return {"not_a_batch": True, "bytes": len(entry.data)}
+    return {
+        "seq": batch.seq,
+        "collected_at_ms": batch.collected_at_ms,
+        "series": [
+            {
+                "name": series.name,
+                "labels": {label.name: label.value for label in series.labels},
+                "points": [[point.ts_ms, point.value] for point in series.points],
+            }
+            for series in batch.series
+        ],
+    }
 
 
 def _requeue(directory: Path, config: AgentConfig, *, as_json: bool) -> ExitCode:
@@ -194,6 +206,10 @@ def _show(document: dict[str, Any], *, as_json: bool) -> None:
         print(json.dumps(document, indent=2))  # noqa: T201 - a command speaks so
         return
     for name, value in document.items():
+        if name == "damage":
+            for place in value:
+                print(f"damage: {place_text(place)}")  # noqa: T201 - a command speaks so
+            continue
         # Times are Unix milliseconds for programs, and dates for people.
         at, is_time = name.removesuffix("_unix_ms"), name.endswith("_unix_ms")
         line = f"{at}_at: {_time_text(value)}" if is_time else f"{name}: {value}"
