@@ -115,6 +115,29 @@ def test_no_stretch_of_time_lets_more_pass_than_a_bucket_and_its_refill(count, p
             assert passed <= count + elapsed * count / per_seconds + 1e-3
 
 
+@given(
+    st.integers(1, 20),
+    st.floats(1, 600),
+    st.lists(st.tuples(st.floats(0, 5), st.floats(-0.5, 0.5)), min_size=1, max_size=200),
+)
+def test_clocks_that_differ_by_less_than_a_refill_let_no_more_pass(count, per_seconds, calls):
+    limiter = TokenBucketLimiter(default=RateLimit(count=count, per_seconds=per_seconds))
+    now, asked, allowed = NOW, [], 0
+    for gap, differs in calls:
+        now += gap
+        asked.append(now + differs)
+        allowed += limiter.allow("key", asked[-1])
+    assert allowed <= count + (max(asked) - min(asked)) * count / per_seconds + 1e-3
+
+
+def test_a_clock_set_back_blocks_for_no_longer_than_a_refill():
+    for back in (0.5, 59, 60, 61, 3_600, 86_400):
+        limiter = TokenBucketLimiter(default=RateLimit(count=1, per_seconds=60))
+        assert limiter.allow("key", NOW)
+        assert not limiter.allow("key", NOW - back)
+        assert limiter.allow("key", NOW - back + 120)
+
+
 def test_idle_keys_leave():
     limiter = TokenBucketLimiter(default=RateLimit(count=1, per_seconds=1))
     for number in range(1_000):

@@ -162,7 +162,7 @@ def test_a_zone_without_changes_is_one_piece():
 
 def test_two_changes_in_the_same_two_days_that_lead_on_are_both_found(monkeypatch):
     # No zone has done it since 1970; a country may any day.
-    first, second = FROM + 100 * 86_400, FROM + 100 * 86_400 + 5_000
+    first, second = FROM + 100 * 86_400 + 1_000, FROM + 100 * 86_400 + 6_000
 
     def steps(_zone, instant):
         return 0 if instant < first else 3_600 if instant < second else 7_200

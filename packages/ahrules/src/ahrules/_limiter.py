@@ -41,7 +41,9 @@ class Limiter(Protocol):
 
         Args:
             key: Whose bucket.
-            now: Unix seconds. A clock that goes back refills nothing and blocks nothing.
+            now: Unix seconds. Going back refills nothing. Back by up to `per_seconds` is taken for
+                a clock that differs, and the bucket waits for it; by more, for a clock that was
+                set, and the bucket goes on from there.
             limit: The rule's own limit, where it has one.
         """
         ...
@@ -61,7 +63,10 @@ class _Level:
         gained = max(0.0, now - self.at) * limit.count / limit.per_seconds
         # Another limit than before: the bucket keeps what it holds, as far as it fits.
         self.tokens = min(float(limit.count), self.tokens + gained)
-        self.at = now
+        # A little back is another process's clock, whose seconds must not be refilled twice. More
+        # is a clock that was set: waiting until it has caught up would be an hour of silence.
+        if not self.at - limit.per_seconds <= now <= self.at:
+            self.at = now
         self.limit = limit
 
     def is_full_at(self, now: float) -> bool:

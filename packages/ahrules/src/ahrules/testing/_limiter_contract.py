@@ -129,3 +129,13 @@ class LimiterContract:
             assert await limiter.allow("key", _NOW - 3_600 + 60)
 
         self._ask(RateLimit(count=1, per_seconds=60), check)
+
+    def test_clocks_that_differ_by_a_second_gain_nothing(self) -> None:
+        """Two processes whose clocks differ share one limit: no second is refilled twice."""
+
+        async def check(limiter: Limiter) -> None:
+            found = [await limiter.allow("key", _NOW + number % 2) for number in range(100)]
+            assert sum(found) == 6
+
+        # One token a second: five at once, and one for the second between the two.
+        self._ask(RateLimit(count=5, per_seconds=5), check)
