@@ -6,6 +6,7 @@ import pytest
 
 from ahrules import Lookup, NotificationRule, compile_rules
 from ahrules._evaluate import compile_predicate
+from ahrules._patterns import PatternCache
 from ahwire import IncidentEvent
 from ahwire.notification import Severity
 
@@ -226,4 +227,4 @@ def test_a_condition_hangs_on_no_lookup():
     condition = NotificationRule.from_dict(
         {"rule_id": "r", "tenant_id": "t", "predicates": [NO]}
     ).predicates[0]
-    assert list(compile_predicate(condition).open_lookups({}, {})) == []
+    assert list(compile_predicate(condition, PatternCache()).open_lookups({}, {})) == []

@@ -7,17 +7,20 @@ exception.
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias, assert_never
+from typing import Any, Final, Protocol, TypeAlias, TypeGuard, assert_never
 
 from attrs import frozen
 
-from ahrules._networks import Address, Network, read_address, read_network
-from ahrules._patterns import compile_pattern
+from ahrules._networks import Networks
+from ahrules._patterns import PatternCache
 from ahrules._predicates import All, AnyOf, Condition, Lookup, Not, Op, Predicate
 from ahrules._reading import is_number
 
 Answers: TypeAlias = Mapping[Lookup, bool]
 Payload: TypeAlias = Mapping[str, Any]
+Holds: TypeAlias = Callable[[Payload], bool]
+
+NO_ANSWERS: Final[Answers] = {}
 
 _MISSING: Final = object()
 _NUMBER: Final = float
@@ -36,14 +39,21 @@ class Test(Protocol):
 
 
 @frozen
-class _ConditionTest:
-    parts: tuple[str, ...]
-    check: Callable[[object], bool]
+class ClosedTest:
+    """A predicate without a lookup in it: the payload alone decides.
 
-    def ask(self, payload: Payload, answers: Answers) -> bool | None:  # noqa: ARG002 - asks nobody
-        return self.check(find(payload, self.parts))
+    Attributes:
+        holds: Whether it holds for a payload.
+    """
 
-    def open_lookups(self, payload: Payload, answers: Answers) -> Iterator[Lookup]:  # noqa: ARG002 - a condition asks nobody
+    holds: Holds
+
+    def ask(self, payload: Payload, answers: Answers) -> bool:  # noqa: ARG002 - asks nobody
+        """Return the answer, which is never None."""
+        return self.holds(payload)
+
+    def open_lookups(self, payload: Payload, answers: Answers) -> Iterator[Lookup]:  # noqa: ARG002 - hangs on none
+        """Yield nothing."""
         return iter(())
 
 
@@ -71,7 +81,7 @@ class _NotTest:
 
 
 @frozen
-class GroupTest:
+class _GroupTest:
     """`all` (decided by the first False) or `any` (decided by the first True)."""
 
     inner: tuple[Test, ...]
@@ -94,34 +104,76 @@ class GroupTest:
                 yield from test.open_lookups(payload, answers)
 
 
-def compile_predicates(predicates: Sequence[Predicate]) -> GroupTest:
+def compile_predicates(predicates: Sequence[Predicate], patterns: PatternCache) -> Test:
     """Return the test that all of a rule's predicates hold."""
-    return GroupTest(tuple(compile_predicate(inner) for inner in predicates), deciding=False)
+    return _group([compile_predicate(inner, patterns) for inner in predicates], deciding=False)
 
 
-def compile_predicate(predicate: Predicate) -> Test:
-    """Return a predicate's test; the predicate is one that was read without a fault."""
+def compile_predicate(predicate: Predicate, patterns: PatternCache) -> Test:
+    """Return a predicate's test; the predicate is one that was read without a fault.
+
+    Args:
+        predicate: What is asked.
+        patterns: Where the test gets its patterns, each time it is asked.
+    """
     match predicate:
         case Condition():
-            return _ConditionTest(tuple(predicate.field.split(".")), _check(predicate))
+            check = _check(predicate, patterns)
+            return ClosedTest(_field_test(tuple(predicate.field.split(".")), check))
         case Not():
-            return _NotTest(compile_predicate(predicate.predicate))
+            inner = compile_predicate(predicate.predicate, patterns)
+            return ClosedTest(_negation(inner.holds)) if _is_closed(inner) else _NotTest(inner)
         case All():
-            return compile_predicates(predicate.predicates)
+            return compile_predicates(predicate.predicates, patterns)
         case AnyOf():
-            inner = tuple(compile_predicate(member) for member in predicate.predicates)
-            return GroupTest(inner, deciding=True)
+            members = [compile_predicate(member, patterns) for member in predicate.predicates]
+            return _group(members, deciding=True)
         case Lookup():
             return _LookupTest(predicate)
         case _:
             assert_never(predicate)
 
 
+def _is_closed(test: Test) -> TypeGuard[ClosedTest]:
+    return isinstance(test, ClosedTest)
+
+
+def _group(tests: Sequence[Test], *, deciding: bool) -> Test:
+    closed = [test.holds for test in tests if _is_closed(test)]
+    if len(closed) < len(tests):
+        return _GroupTest(tuple(tests), deciding)
+    if len(closed) == 1:
+        return ClosedTest(closed[0])
+    return ClosedTest(_decision(tuple(closed), deciding))
+
+
+def _negation(holds: Holds) -> Holds:
+    return lambda payload: not holds(payload)
+
+
+def _decision(members: tuple[Holds, ...], deciding: bool) -> Holds:
+    def holds(payload: Payload) -> bool:
+        for member in members:
+            if member(payload) is deciding:
+                return deciding
+        return not deciding
+
+    return holds
+
+
+def _field_test(parts: tuple[str, ...], check: Callable[[object], bool]) -> Holds:
+    if len(parts) == 1:
+        (name,) = parts
+        return lambda payload: check(payload.get(name, _MISSING))
+    return lambda payload: check(find(payload, parts))
+
+
 def find(payload: Payload, parts: Sequence[str]) -> object:
     """Return the value at a dotted path, or a mark that there is none."""
     value: object = payload
     for part in parts:
-        if not isinstance(value, Mapping):
+        # To ask whether it is a Mapping takes far longer, and decoded JSON has dicts.
+        if type(value) is not dict and not isinstance(value, Mapping):
             return _MISSING
         value = value.get(part, _MISSING)
     return value
@@ -151,7 +203,7 @@ _ORDER: Final[Mapping[Op, Callable[[Any, Any], bool]]] = {
 }
 
 
-def _check(condition: Condition) -> Callable[[object], bool]:
+def _check(condition: Condition, patterns: PatternCache) -> Callable[[object], bool]:
     op, value = condition.op, condition.value
     if op in _ORDER:
         return _comparison(_ORDER[op], value)
@@ -166,17 +218,21 @@ def _check(condition: Condition) -> Callable[[object], bool]:
         case Op.EXISTS:
             return lambda found: (found is not _MISSING) is value
         case Op.CIDR:
-            return _network_check([read_network(text) for text in listed])
+            return Networks(str(text) for text in listed).hold
         case Op.STARTS_WITH:
             prefix = str(value)
             return lambda found: isinstance(found, str) and found.startswith(prefix)
         case _:
-            pattern = compile_pattern(str(value))
-            return lambda found: isinstance(found, str) and pattern.search(found)
+            pattern = str(value)
+            return lambda found: isinstance(found, str) and patterns.search(pattern, found)
 
 
 def _comparison(compare: Callable[[Any, Any], bool], value: object) -> Callable[[object], bool]:
     kind = _kind(value)
+    if kind is str:
+        return lambda found: isinstance(found, str) and compare(found, value)
+    if kind is _NUMBER:
+        return lambda found: is_number(found) and compare(found, value)
     return lambda found: _kind(found) is kind and compare(found, value)
 
 
@@ -185,6 +241,10 @@ def _membership(listed: Sequence[object], *, wanted: bool) -> Callable[[object],
     by_kind: dict[type | None, set[object]] = {}
     for value in listed:
         by_kind.setdefault(_kind(value), set()).add(value)
+
+    if by_kind.keys() == {str}:
+        texts = frozenset(listed)
+        return lambda found: isinstance(found, str) and (found in texts) is wanted
 
     def check(found: object) -> bool:
         kind = _kind(found)
@@ -204,16 +264,3 @@ def _containment(value: object) -> Callable[[object], bool]:
         return False
 
     return check
-
-
-def _network_check(networks: Sequence[Network]) -> Callable[[object], bool]:
-    def check(found: object) -> bool:
-        address = read_address(found) if isinstance(found, str) else None
-        return address is not None and any(in_network(address, network) for network in networks)
-
-    return check
-
-
-def in_network(address: Address, network: Network) -> bool:
-    """Tell whether an address is in a network; one of the other version never is."""
-    return address.version == network.version and address in network

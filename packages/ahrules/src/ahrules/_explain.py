@@ -2,22 +2,15 @@
 
 from typing import assert_never
 
-from attrs import frozen
+from attrs import fields, frozen
 
-from ahrules import _compiled as parts
-from ahrules._compiled import NO_ANSWERS
-from ahrules._evaluate import Payload, compile_predicate, find, is_missing
+from ahrules._evaluate import NO_ANSWERS, Payload, compile_predicate, find, is_missing
+from ahrules._index import TenantIndex
+from ahrules._patterns import PatternCache
 from ahrules._predicates import All, AnyOf, Condition, Lookup, Not, Predicate
 from ahrules._reading import shown
-from ahrules._rule import NotificationRule
+from ahrules._rule import Filters, NotificationRule
 from ahwire.notification import IncidentEvent
-
-_FILTER_TESTS = {
-    "severity": parts.severity_filter,
-    "ip_address": parts.ip_address_filter,
-    "event_type": parts.event_type_filter,
-    "host": parts.host_filter,
-}
 
 
 @frozen(kw_only=True)
@@ -77,10 +70,16 @@ def explain(rule: NotificationRule, event: IncidentEvent) -> Explanation:
             reason=f"the event is of {shown(event.tenant_id)}, the rule of {shown(rule.tenant_id)}",
         ),
     ]
-    for name, make in _FILTER_TESTS.items():
-        values = parts.filter_values(rule.filters, name)
+    patterns = PatternCache()
+    for name in (each.name for each in fields(Filters)):
+        values = getattr(rule.filters, name)
         if values is not None:
-            holds = make(values)(event)
+            # The index of this filter alone is asked, so that both answers have one source.
+            alone = NotificationRule(
+                rule_id="", tenant_id="", name="", filters=Filters(**{name: values})
+            )
+            index = TenantIndex(patterns=patterns).replace([alone], ())
+            holds = bool(index.match(event))
             value = getattr(event, name)
             has = "has none" if value is None else f"has {shown(str(value))}"
             wants = shown([str(each) for each in values])
@@ -92,8 +91,8 @@ def explain(rule: NotificationRule, event: IncidentEvent) -> Explanation:
                 )
             )
     payload = event.payload or {}
-    for index, predicate in enumerate(rule.predicates):
-        results.extend(_results(f"predicates[{index}]", predicate, payload))
+    for number, predicate in enumerate(rule.predicates):
+        results.extend(_results(f"predicates[{number}]", predicate, payload, patterns))
     top = [each.holds for each in results if _is_top(each.path)]
     matches = False if False in top else None if None in top else True
     return Explanation(matches=matches, conditions=tuple(results))
@@ -103,18 +102,20 @@ def _is_top(path: str) -> bool:
     return not path.startswith("predicates[") or (path.endswith("]") and path.count("[") == 1)
 
 
-def _results(path: str, predicate: Predicate, payload: Payload) -> list[ConditionResult]:
-    holds = compile_predicate(predicate).ask(payload, NO_ANSWERS)
+def _results(
+    path: str, predicate: Predicate, payload: Payload, patterns: PatternCache
+) -> list[ConditionResult]:
+    holds = compile_predicate(predicate, patterns).ask(payload, NO_ANSWERS)
     own = ConditionResult(path=path, holds=holds, reason=_reason(predicate, payload))
     match predicate:
         case Not():
-            return [own, *_results(f"{path}.not", predicate.predicate, payload)]
+            return [own, *_results(f"{path}.not", predicate.predicate, payload, patterns)]
         case All() | AnyOf():
             name = "all" if isinstance(predicate, All) else "any"
             inner = [
                 result
                 for index, member in enumerate(predicate.predicates)
-                for result in _results(f"{path}.{name}[{index}]", member, payload)
+                for result in _results(f"{path}.{name}[{index}]", member, payload, patterns)
             ]
             return [own, *inner]
         case _:

@@ -1,63 +1,339 @@
-"""Which rules of a tenant an event could match, without asking all of them."""
+"""Which rules of a tenant an event matches, in a few look-ups whatever their number.
 
-from collections.abc import Iterable, Iterator, Mapping
+Laws: each enabled rule has a position, and each value of each of its filters has a posting: the set
+of positions that name it (`_postings`). The rules whose filters hold are the meet of four sets, one
+a filter: those that name what the event has, and those without the filter. Only the rules left are
+looked at one by one, and of these only the predicates. An index is immutable; `replace` copies the
+tables that change and shares their postings.
 
-from attrs import field, frozen
+What an index has worked out for an event's type and severity, or for its host, it keeps for the
+next one, in a bounded number of bytes. That changes no answer, and threads need no lock for it: at
+worst two work out the same.
+"""
 
-from ahrules._compiled import CompiledRule
-from ahwire.notification import IncidentEvent
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from operator import attrgetter
+from typing import Final, TypeAlias
+
+from ahrules._compiled import PredicatedRule, RuleMatch
+from ahrules._evaluate import Payload
+from ahrules._globs import Globs
+from ahrules._networks import NO_SPANS, Spans, network_key, read_address
+from ahrules._patterns import PatternCache, is_glob
+from ahrules._postings import FEW, Change, Posting, as_mask, changed, positions
+from ahrules._rule import NotificationRule
+from ahwire.notification import IncidentEvent, Severity
+
+Entry: TypeAlias = RuleMatch | PredicatedRule
+Kind: TypeAlias = Hashable
+Table: TypeAlias = Mapping[Hashable, Posting]
+Changes: TypeAlias = defaultdict[Kind, defaultdict[Hashable, Change]]
+Value: TypeAlias = tuple[Kind, Hashable]
+
+_EMPTY: Final[Table] = {}
+_NO_PAYLOAD: Final[Payload] = {}
+
+# The kinds of values; the address tables are of the kind (version, how many bits may differ).
+_SEVERITY: Final = "severity"
+_TYPE: Final = "event_type"
+_PREFIX: Final = "event_type*"
+_HOST: Final = "host"
+_GLOB: Final = "host*"
+_FLAG: Final = "flag"
+
+_ANY_SEVERITY: Final = "any severity"
+_OF_ANY_SEVERITY: Final = tuple((_SEVERITY, key) for key in (*Severity, _ANY_SEVERITY))
+_OF_ANY_TYPE: Final = (_FLAG, "any type")
+_WITH_HOST: Final = (_FLAG, "with host")
+_WITH_ADDRESS: Final = (_FLAG, "with address")
+
+# What an index may keep of what it has worked out, for each of two questions.
+_MEMO_BYTES: Final = 65_536
+_MEMO_BYTES_A_RULE: Final = 256
+# What an item takes beside its mask: the key, of a bounded length, and its place.
+_ITEM_BYTES: Final = 256
+_MEMO_CHARS_MAX: Final = 64
+
+_by_rule_id: Final = attrgetter("rule.rule_id")
 
 
-@frozen(eq=False)
 class TenantIndex:
-    """The enabled rules of one tenant, by event type; immutable.
+    """The enabled rules of one tenant; nothing in it changes once it is made."""
 
-    Attributes:
-        rules: By rule id.
-        by_event_type: For each type that some rule names as it stands, the ids of those rules.
-        of_any_type: The ids of rules that name no type or the beginning of one.
-    """
+    __slots__ = (
+        "_any_severity",
+        "_any_type",
+        "_entries",
+        "_free",
+        "_globs",
+        "_host_masks",
+        "_hosts",
+        "_is_ordered",
+        "_memo_items_max",
+        "_networks",
+        "_patterns",
+        "_positions",
+        "_prefix_lengths",
+        "_prefixes",
+        "_severities",
+        "_spans",
+        "_tables",
+        "_type_masks",
+        "_types",
+        "_with_address",
+        "_without_address",
+    )
 
-    rules: Mapping[str, CompiledRule] = field(factory=dict)
-    by_event_type: Mapping[str, frozenset[str]] = field(factory=dict)
-    of_any_type: frozenset[str] = frozenset()
+    def __init__(
+        self,
+        *,
+        patterns: PatternCache,
+        positions: Mapping[str, int] | None = None,
+        entries: tuple[Entry | None, ...] = (),
+        free: tuple[int, ...] = (),
+        tables: Mapping[Kind, Table] | None = None,
+        globs: Globs | None = None,
+        spans: tuple[Spans, Spans] = NO_SPANS,
+        is_ordered: bool = True,
+    ) -> None:
+        """Keep the rules.
 
-    def candidates(self, event: IncidentEvent) -> Iterator[CompiledRule]:
-        """Yield each rule that the event may match, and few others, each once."""
-        named = self.by_event_type.get(event.event_type, frozenset())
-        for rule_id in self.of_any_type | named:
-            yield self.rules[rule_id]
+        Args:
+            patterns: Where globs and predicates get their patterns.
+            positions: The position of each rule, by rule id.
+            entries: What is at each position: the match of a rule without predicates, a rule with
+                them, or None.
+            free: The positions of None.
+            tables: Postings by value, a table a kind.
+            globs: The values of kind `_GLOB`.
+            spans: The values of the address tables, of IPv4 and of IPv6.
+            is_ordered: Whether positions are in the order of rule ids.
+        """
+        self._patterns = patterns
+        self._positions = positions or {}
+        self._entries = entries
+        self._free = free
+        self._tables = tables = tables or {}
+        self._globs = globs or Globs()
+        self._spans = spans
+        self._is_ordered = is_ordered
+        severities = {key: as_mask(each) for key, each in tables.get(_SEVERITY, _EMPTY).items()}
+        self._any_severity = severities.get(_ANY_SEVERITY, 0)
+        self._severities: Mapping[Hashable, int] = severities
+        self._types = tables.get(_TYPE, _EMPTY)
+        self._prefixes = tables.get(_PREFIX, _EMPTY)
+        self._prefix_lengths = sorted({len(str(prefix)) for prefix in self._prefixes})
+        self._hosts = tables.get(_HOST, _EMPTY)
+        flags = {(_FLAG, key): as_mask(each) for key, each in tables.get(_FLAG, _EMPTY).items()}
+        self._any_type = flags.get(_OF_ANY_TYPE, 0)
+        self._with_address = flags.get(_WITH_ADDRESS, 0)
+        self._without_address = ~self._with_address
+        # By version and shift: the kind of an address table is a pair of these.
+        self._networks: tuple[dict[int, Table], dict[int, Table]] = ({}, {})
+        for kind, table in tables.items():
+            if isinstance(kind, tuple):
+                self._networks[kind[0]][kind[1]] = table
+        memo_bytes_max = _MEMO_BYTES + _MEMO_BYTES_A_RULE * len(entries)
+        self._memo_items_max = memo_bytes_max // (_ITEM_BYTES + len(entries) // 7)
+        self._type_masks: dict[tuple[str, str], int] = {}
+        # All bits but those of rules that want a host: what an event without one gets.
+        self._host_masks: dict[str | None, int] = {None: ~flags.get(_WITH_HOST, 0)}
 
-    def replace(self, changed: Iterable[CompiledRule], removed: Iterable[str]) -> "TenantIndex":
-        """Return the index with rules put in or taken out; sets that did not change are shared."""
-        rules = dict(self.rules)
-        by_event_type = dict(self.by_event_type)
-        of_any_type = set(self.of_any_type)
-        incoming = list(changed)
-        for rule_id in {*removed, *(each.rule.rule_id for each in incoming)}:
-            old = rules.pop(rule_id, None)
-            of_any_type.discard(rule_id)
-            for name in exact_types(old) or ():
-                left = by_event_type.pop(name) - {rule_id}
-                if left:
-                    by_event_type[name] = left
-        additions: dict[str, set[str]] = {}
-        for each in incoming:
-            rule_id = each.rule.rule_id
-            rules[rule_id] = each
-            names = exact_types(each)
-            if names is None:
-                of_any_type.add(rule_id)
-            for name in names or ():
-                additions.setdefault(name, set()).add(rule_id)
-        for name, ids in additions.items():
-            by_event_type[name] = by_event_type.get(name, frozenset()) | ids
-        return TenantIndex(rules, by_event_type, frozenset(of_any_type))
+    def __len__(self) -> int:
+        """Return the number of rules."""
+        return len(self._positions)
+
+    def match(self, event: IncidentEvent) -> list[RuleMatch]:
+        """Return what an event of the tenant matches, sorted by rule id; never raises."""
+        mask = self.candidates(event)
+        found: list[RuleMatch] = []
+        entries, payload = self._entries, event.payload or _NO_PAYLOAD
+        if mask.bit_count() > FEW:
+            for position in positions(mask):
+                _ask(entries[position], payload, found)
+        else:
+            # The same, without a call or two: almost every event goes this way.
+            while mask:
+                position = mask.bit_length() - 1
+                mask ^= 1 << position
+                entry = entries[position]
+                if isinstance(entry, RuleMatch):
+                    found.append(entry)
+                else:
+                    _ask(entry, payload, found)
+        if len(found) > 1:
+            if self._is_ordered:
+                found.reverse()
+            else:
+                found.sort(key=_by_rule_id)
+        return found
+
+    def candidates(self, event: IncidentEvent) -> int:
+        """Return the positions of the rules all of whose filters hold, as a mask."""
+        asked = (event.severity, event.event_type)
+        known = self._type_masks.get(asked)
+        mask = self._type_mask(asked) if known is None else known
+        host = event.host
+        known = self._host_masks.get(host)
+        mask &= self._host_mask(host or "") if known is None else known
+        if mask & self._with_address:
+            mask &= self._without_address | self._address_hits(event.ip_address)
+        return mask
+
+    def _type_mask(self, asked: tuple[str, str]) -> int:
+        """Return the rules that take a severity and type."""
+        severity, event_type = asked
+        hits = self._any_type | as_mask(self._types.get(event_type, 0))
+        for length in self._prefix_lengths:
+            posting = self._prefixes.get(event_type[:length])
+            if posting is not None:
+                hits |= as_mask(posting)
+        mask = hits & self._severities.get(severity, self._any_severity)
+        if len(event_type) <= _MEMO_CHARS_MAX:
+            if len(self._type_masks) >= self._memo_items_max:
+                self._type_masks = {}
+            self._type_masks[asked] = mask
+        return mask
+
+    def _host_mask(self, host: str) -> int:
+        """Return the rules that take a host, those without the filter too."""
+        hits = as_mask(self._hosts.get(host, 0))
+        for glob in self._globs.matching(host, self._patterns):
+            hits |= as_mask(self._tables[_GLOB][glob])
+        mask = self._host_masks[None] | hits
+        if len(host) <= _MEMO_CHARS_MAX:
+            if len(self._host_masks) >= self._memo_items_max:
+                self._host_masks = {None: self._host_masks[None]}
+            self._host_masks[host] = mask
+        return mask
+
+    def _address_hits(self, text: str | None) -> int:
+        hits = 0
+        address = read_address(text)
+        if address is not None:
+            is_v6, number = address
+            tables = self._networks[is_v6]
+            for shift in self._spans[is_v6].shifts(number):
+                posting = tables.get(shift, _EMPTY).get(number >> shift)
+                if posting is not None:
+                    hits |= as_mask(posting)
+        return hits
+
+    def replace(
+        self, incoming: Iterable[NotificationRule], outgoing: Iterable[str]
+    ) -> "TenantIndex":
+        """Return the index with rules put in, replaced or taken out.
+
+        Args:
+            incoming: Enabled rules, one an id.
+            outgoing: Ids of rules that leave; those that are not there are passed over.
+        """
+        rules = {rule.rule_id: rule for rule in incoming}
+        positions, entries, free = dict(self._positions), list(self._entries), list(self._free)
+        is_ordered = self._is_ordered
+        last = entries[-1].rule.rule_id if entries and entries[-1] is not None else ""
+        changes: Changes = defaultdict(lambda: defaultdict(Change))
+        for rule_id in {*outgoing, *rules}:
+            position = positions.get(rule_id)
+            entry = None if position is None else entries[position]
+            if position is None or entry is None:
+                continue
+            for kind, key in _values(entry.rule):
+                changes[kind][key].removed.append(position)
+            if rule_id not in rules:
+                del positions[rule_id]
+                entries[position] = None
+                free.append(position)
+        for rule_id in sorted(rules):
+            position = positions.get(rule_id)
+            if position is None:
+                # A position that became free keeps no order, nor does an id before the last one.
+                is_ordered = is_ordered and not free and last <= rule_id
+                position = free.pop() if free else len(entries)
+                last = rule_id
+            if position == len(entries):
+                entries.append(None)
+            positions[rule_id] = position
+            entries[position] = self._entry(rules[rule_id])
+            for kind, key in _values(rules[rule_id]):
+                changes[kind][key].added.append(position)
+        return self._changed(positions, entries, free, changes, is_ordered=is_ordered)
+
+    def _entry(self, rule: NotificationRule) -> Entry:
+        if rule.predicates:
+            return PredicatedRule(rule, self._patterns)
+        return RuleMatch(rule=rule)
+
+    def _changed(
+        self,
+        positions: Mapping[str, int],
+        entries: list[Entry | None],
+        free: list[int],
+        changes: Changes,
+        *,
+        is_ordered: bool,
+    ) -> "TenantIndex":
+        tables = dict(self._tables)
+        globs, spans = self._globs, list(self._spans)
+        for kind, table_changes in changes.items():
+            before = tables.get(kind, _EMPTY)
+            after = changed(before, table_changes, len(entries))
+            if kind == _GLOB:
+                globs = globs.replace(
+                    [str(key) for key in table_changes if key in after and key not in before],
+                    [str(key) for key in table_changes if key in before and key not in after],
+                )
+            if isinstance(kind, tuple):
+                is_v6, shift = kind
+                new = [
+                    key
+                    for key in table_changes
+                    if isinstance(key, int) and key in after and key not in before
+                ]
+                spans[is_v6] = spans[is_v6].extended(shift, new)
+            if after:
+                tables[kind] = after
+            else:
+                tables.pop(kind, None)
+        return TenantIndex(
+            patterns=self._patterns,
+            positions=positions,
+            entries=tuple(entries),
+            free=tuple(free),
+            tables=tables,
+            globs=globs,
+            spans=(spans[0], spans[1]),
+            is_ordered=is_ordered,
+        )
 
 
-def exact_types(compiled: CompiledRule | None) -> tuple[str, ...] | None:
-    """Return the types a rule is indexed under, or None if it may match types it does not list."""
-    values = compiled.rule.filters.event_type if compiled is not None else None
-    if values is None or any(value.endswith("*") for value in values):
-        return None
-    return values
+def _ask(entry: Entry | None, payload: Payload, found: list[RuleMatch]) -> None:
+    """Append the match of what is at a position, if it is one."""
+    match = entry.ask(payload) if isinstance(entry, PredicatedRule) else entry
+    if match is not None:
+        found.append(match)
+
+
+def _values(rule: NotificationRule) -> Iterator[Value]:
+    """Yield where the postings of a rule are."""
+    filters = rule.filters
+    if filters.severity is None:
+        yield from _OF_ANY_SEVERITY
+    else:
+        for severity in filters.severity:
+            yield _SEVERITY, severity
+    if filters.event_type is None or "*" in filters.event_type:
+        yield _OF_ANY_TYPE
+    else:
+        for text in filters.event_type:
+            yield (_PREFIX, text[:-1]) if text.endswith("*") else (_TYPE, text)
+    if filters.host is not None:
+        yield _WITH_HOST
+        for text in filters.host:
+            yield _GLOB if is_glob(text) else _HOST, text
+    if filters.ip_address is not None:
+        yield _WITH_ADDRESS
+        for text in filters.ip_address:
+            network = network_key(text)
+            yield (network.is_v6, network.shift), network.number

@@ -1,4 +1,8 @@
-"""The bounds of what a rule may contain."""
+"""The bounds of what a rule may contain.
+
+A rule is written by a tenant's user, and all rules share one process: none of them may cost more
+than these bounds say, however it is written.
+"""
 
 from typing import Final
 
@@ -10,6 +14,37 @@ PREDICATES_MAX: Final = 1_000
 
 FILTER_VALUES_MAX: Final = 10_000
 """Values in one filter, or in one `in` list."""
+
+RULE_VALUES_MAX: Final = 50_000
+"""Values in all lists of one rule together."""
+
+PATTERN_BYTES_MAX: Final = 1 << 18
+"""What RE2 may use for one pattern: its program and its states."""
+
+RULE_PATTERN_CHARS_MAX: Final = 20_000
+"""Characters in all patterns and globs of one rule together: what it costs to compile them."""
+
+PATTERNS_KEPT_MAX: Final = 1_024
+"""Compiled patterns that a rule set keeps; with more, the least a match costs is to compile."""
+
+NUMBER_BITS_MAX: Final = 256
+"""Bits of a whole number that is compared with."""
+
+LOOKUP_BYTES_MAX: Final = 16_384
+"""What a lookup carries along, as JSON."""
+
+LOOKUP_DEPTH_MAX: Final = 32
+"""How deep that nests; as deep as an event's payload."""
+
+RATE_COUNT_MAX: Final = 1_000_000
+"""Notifications that a rule's own limit may allow at once."""
+
+RATE_SECONDS_MIN: Final = 0.001
+RATE_SECONDS_MAX: Final = 31 * 86_400
+"""The time that a rule's own limit may count over."""
+
+FAULTS_MAX: Final = 100
+"""Faults that are told of one rule; whoever wrote more has written something else than a rule."""
 
 ID_CHARS_MAX: Final = 256
 """Characters of an id; a message of `ahwire.notification` carries no longer ones."""

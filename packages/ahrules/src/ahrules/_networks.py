@@ -1,73 +1,200 @@
-"""Addresses and networks as a person writes them.
+"""Addresses and networks as a person writes them, and tables of networks.
 
 An IPv4 address inside IPv6 (`::ffff:10.1.2.3`) is that IPv4 address, everywhere. A network with
 bits set behind its prefix (`10.1.2.3/8`) is refused, because it says two things: the one address,
-or the whole network.
+or the whole network. So is an octet with leading zeros (`010.1.2.3`), which some programs read as
+octal.
 """
 
 import ipaddress
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+from attrs import field, frozen
+
+from ahrules._reading import shown
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _MAPPED: Final = ipaddress.IPv6Network("::ffff:0:0/96")
 _MAPPED_BITS: Final = 96
+_TEXT_CHARS_MAX: Final = 128
+
+# Each octet in the one spelling it has; looking four of them up is several times faster than
+# ipaddress, and what is not found here is asked there.
+_OCTETS: Final = {str(number): number for number in range(256)}
+_PREFIXES: Final = {str(number): number for number in range(33)}
 
 
 class NetworkTextError(ValueError):
     """A text is no address or network; the message says why and what to write."""
 
 
-def read_network(text: object) -> Network:
-    """Return the network that a text names; an address is the network of itself alone.
+@frozen(kw_only=True)
+class NetworkKey:
+    """A network as a table keeps it: all addresses that are `number` once shifted by `shift`.
+
+    Attributes:
+        is_v6: Whether it is one of IPv6.
+        shift: How many bits its addresses may differ in.
+        number: What they have in common.
+    """
+
+    is_v6: bool
+    shift: int
+    number: int
+
+
+def canonical_network(text: object) -> str:
+    """Return the one spelling of the network that a text names; one address alone has no prefix.
 
     Raises:
         NetworkTextError: The text names none.
     """
-    # ipaddress takes numbers, and True for 0.0.0.1: only text can be meant.
-    if not isinstance(text, str):
-        raise NetworkTextError(f"{text!r} is not a text; write an address such as '10.1.2.3'")
-    if "%" in text:
-        raise NetworkTextError(
-            f"{text!r} has a scope, which events of other hosts do not share; leave it out"
-        )
-    try:
-        return _plain(ipaddress.ip_network(text))
-    except ValueError:
-        pass
-    try:
-        loose = _plain(ipaddress.ip_network(text, strict=False))
-    except ValueError:
-        raise NetworkTextError(
-            f"{text[:64]!r} is no IP address or network;"
-            " write it as 10.1.2.3, 10.1.0.0/16 or 2001:db8::/32"
-        ) from None
-    raise NetworkTextError(
-        f"{text[:64]!r} has bits behind its prefix;"
-        f" write {loose} for the network or the bare address for the host"
-    )
-
-
-def write_network(network: Network) -> str:
-    """Return a network's one spelling; a network of one address is written as that address."""
+    if isinstance(text, str) and _plain_ipv4(text) is not None:
+        return text.removesuffix("/32")
+    network = _read_network(text)
     alone = network.prefixlen == network.max_prefixlen
     return str(network.network_address if alone else network)
 
 
-@lru_cache(maxsize=4096)
-def read_address(text: object) -> Address | None:
-    """Return the address that an event's text names, or None if it names none."""
-    if not isinstance(text, str):
+def network_key(text: str) -> NetworkKey:
+    """Return the network that a text of `canonical_network` names."""
+    plain = _plain_ipv4(text)
+    if plain is not None:
+        number, shift = plain
+        return NetworkKey(is_v6=False, shift=shift, number=number >> shift)
+    network = _read_network(text)
+    shift = network.max_prefixlen - network.prefixlen
+    return NetworkKey(
+        is_v6=network.version == 6, shift=shift, number=int(network.network_address) >> shift
+    )
+
+
+def ipv4_number(text: object) -> int | None:
+    """Return an IPv4 address in its usual spelling as a number, or None for anything else."""
+    if type(text) is not str:
+        return None
+    try:
+        first, second, third, fourth = text.split(".")
+        return _OCTETS[first] << 24 | _OCTETS[second] << 16 | _OCTETS[third] << 8 | _OCTETS[fourth]
+    except (ValueError, KeyError):
+        return None
+
+
+def read_address(text: object) -> tuple[bool, int] | None:
+    """Return whether a text names an IPv6 address, and the address's number; None if it is none."""
+    number = ipv4_number(text)
+    if number is not None:
+        return False, number
+    # The longest address with a scope is shorter; ipaddress would quote a long text in its error.
+    if not isinstance(text, str) or len(text) > _TEXT_CHARS_MAX:
         return None
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
         return None
-    if isinstance(address, ipaddress.IPv6Address):
-        return address.ipv4_mapped or address
-    return address
+    inner = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else address
+    return (True, int(address)) if inner is None else (False, int(inner))
+
+
+class Networks:
+    """A set of networks; asking it takes one look-up for each length of prefix in it."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        """Keep networks, spelled as `canonical_network` does."""
+        self._numbers: dict[tuple[bool, int], set[int]] = {}
+        for text in texts:
+            key = network_key(text)
+            self._numbers.setdefault((key.is_v6, key.shift), set()).add(key.number)
+
+    def hold(self, text: object) -> bool:
+        """Tell whether one of the networks has the address that a text names, if it names one."""
+        address = read_address(text)
+        if address is None:
+            return False
+        is_v6, number = address
+        return any(
+            is_v6 is table_is_v6 and number >> shift in numbers
+            for (table_is_v6, shift), numbers in self._numbers.items()
+        )
+
+
+@frozen(eq=False, kw_only=True)
+class Spans:
+    """Which lengths of prefix are worth a look-up for an address of one version.
+
+    Networks that are no wider than some bound are known by the first bits of their addresses, so
+    that an address far from all of them costs one look-up whatever lengths there are. One that was
+    taken out again may leave its length behind: a look-up too many, and no more than that.
+
+    Attributes:
+        top_shift: An address's number shifted by this are its first bits.
+        wide: The shifts of networks that are wider.
+        narrow: The shifts of the others, by their first bits.
+    """
+
+    top_shift: int
+    wide: tuple[int, ...] = ()
+    narrow: Mapping[int, tuple[int, ...]] = field(factory=dict)
+
+    def shifts(self, number: int) -> tuple[int, ...]:
+        """Return by how much to shift an address before a look-up."""
+        return self.wide + self.narrow.get(number >> self.top_shift, ())
+
+    def extended(self, shift: int, numbers: Iterable[int]) -> "Spans":
+        """Return these with networks put in, given as `NetworkKey` has them."""
+        if shift > self.top_shift:
+            wide = tuple(sorted({*self.wide, shift}))
+            return Spans(top_shift=self.top_shift, wide=wide, narrow=self.narrow)
+        narrow = dict(self.narrow)
+        for top in {number >> (self.top_shift - shift) for number in numbers}:
+            shifts = narrow.get(top, ())
+            if shift not in shifts:
+                narrow[top] = (*shifts, shift)
+        return Spans(top_shift=self.top_shift, wide=self.wide, narrow=narrow)
+
+
+NO_SPANS: Final = (Spans(top_shift=16), Spans(top_shift=96))
+"""Those of IPv4 and of IPv6, without a network."""
+
+
+def _plain_ipv4(text: str) -> tuple[int, int] | None:
+    """Return number and shift of an IPv4 network in its usual spelling and without fault."""
+    address, slash, prefix = text.partition("/")
+    number = ipv4_number(address)
+    bits = _PREFIXES.get(prefix) if slash else 32
+    if number is None or bits is None or number & ((1 << 32 - bits) - 1):
+        return None
+    return number, 32 - bits
+
+
+def _read_network(text: object) -> Network:
+    # ipaddress takes numbers, and True for 0.0.0.1: only text can be meant.
+    if not isinstance(text, str):
+        raise NetworkTextError(f"{shown(text)} is not a text; write an address such as '10.1.2.3'")
+    if len(text) <= _TEXT_CHARS_MAX:
+        if "%" in text:
+            raise NetworkTextError(
+                f"{text!r} has a scope, which events of other hosts do not share; leave it out"
+            )
+        try:
+            return _plain(ipaddress.ip_network(text))
+        except ValueError:
+            pass
+        try:
+            loose = _plain(ipaddress.ip_network(text, strict=False))
+        except ValueError:
+            pass
+        else:
+            raise NetworkTextError(
+                f"{text[:64]!r} has bits behind its prefix;"
+                f" write {loose} for the network or the bare address for the host"
+            )
+    raise NetworkTextError(
+        f"{text[:64]!r} is no IP address or network;"
+        " write it as 10.1.2.3, 10.1.0.0/16 or 2001:db8::/32"
+    )
 
 
 def _plain(network: Network) -> Network:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, assert_never, cast
 from attrs import Factory, field, frozen
 
 from ahrules._limits import PREDICATE_DEPTH_MAX, PREDICATES_MAX
-from ahrules._networks import NetworkTextError, read_network, write_network
+from ahrules._networks import NetworkTextError, canonical_network
 from ahrules._patterns import PatternError, compile_pattern
 from ahrules._reading import Faults, is_number, join, shown
 
@@ -234,7 +234,7 @@ class PredicateReader:
     def network(self, path: str, value: object) -> str | None:
         """Return the network at `path` in its one spelling."""
         try:
-            return write_network(read_network(value))
+            return canonical_network(value)
         except NetworkTextError as error:
             self.faults.add(path, str(error))
             return None

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 from attrs import field, frozen
 
-from ahrules._compiled import CompiledRule, RuleMatch, compile_rule
+from ahrules._compiled import RuleMatch
 from ahrules._index import TenantIndex
+from ahrules._patterns import PatternCache
 from ahrules._rule import NotificationRule
 from ahrules.errors import AmbiguousRuleError, FieldError, RuleValidationError
 from ahwire.notification import IncidentEvent
@@ -43,13 +44,14 @@ class RuleSet:
     """An immutable set of rules, made by `compile_rules`; may be read by several threads.
 
     Attributes:
-        rules: Every rule that was compiled, enabled or not, by its key.
+        rules: Every rule that was checked, enabled or not, by its key.
         errors: The rules that were not, in the order they came; they match nothing.
     """
 
     rules: Mapping[RuleKey, NotificationRule] = field(factory=dict)
     errors: tuple[RuleError, ...] = ()
     _tenants: Mapping[str, TenantIndex] = field(factory=dict, alias="tenants")
+    _patterns: PatternCache = field(factory=PatternCache, alias="patterns")
 
     def __len__(self) -> int:
         """Return how many rules were compiled."""
@@ -71,15 +73,7 @@ class RuleSet:
             of another type, simply do not match.
         """
         index = self._tenants.get(event.tenant_id)
-        if index is None:
-            return []
-        found = [
-            match
-            for candidate in index.candidates(event)
-            if (match := candidate.match(event)) is not None
-        ]
-        found.sort(key=_rule_id)
-        return found
+        return [] if index is None else index.match(event)
 
     def replace(
         self,
@@ -100,16 +94,16 @@ class RuleSet:
             AmbiguousRuleError: A bare rule id is used by several tenants.
         """
         gone = self._keys(removed)
-        compiled, errors = _compile_all(changed)
-        broken = {RuleKey(error.tenant_id, error.rule_id) for error in errors} - compiled.keys()
+        checked, errors = _check_all(changed)
+        broken = {RuleKey(error.tenant_id, error.rule_id) for error in errors} - checked.keys()
         rules = dict(self.rules)
         for key in gone | broken:
             rules.pop(key, None)
-        rules.update((key, each.rule) for key, each in compiled.items())
-        settled = gone | broken | compiled.keys()
+        rules.update(checked)
+        settled = gone | broken | checked.keys()
         kept = (e for e in self.errors if RuleKey(e.tenant_id, e.rule_id) not in settled)
         return RuleSet(
-            rules, (*kept, *errors), _replace_in_tenants(self._tenants, compiled, gone | broken)
+            rules, (*kept, *errors), self._changed_tenants(checked, gone | broken), self._patterns
         )
 
     def _keys(self, removed: Iterable[tuple[str, str] | str]) -> set[RuleKey]:
@@ -129,6 +123,28 @@ class RuleSet:
             keys.update(found)
         return keys
 
+    def _changed_tenants(
+        self, checked: Mapping[RuleKey, NotificationRule], gone: Iterable[RuleKey]
+    ) -> dict[str, TenantIndex]:
+        incoming: dict[str, list[NotificationRule]] = {}
+        outgoing: dict[str, list[str]] = {}
+        for key, rule in checked.items():
+            if rule.enabled:
+                incoming.setdefault(key.tenant_id, []).append(rule)
+            else:
+                outgoing.setdefault(key.tenant_id, []).append(key.rule_id)
+        for key in gone:
+            outgoing.setdefault(key.tenant_id, []).append(key.rule_id)
+        tenants = dict(self._tenants)
+        for tenant_id in {*incoming, *outgoing}:
+            before = tenants.get(tenant_id) or TenantIndex(patterns=self._patterns)
+            index = before.replace(incoming.get(tenant_id, ()), outgoing.get(tenant_id, ()))
+            if len(index):
+                tenants[tenant_id] = index
+            else:
+                tenants.pop(tenant_id, None)
+        return tenants
+
 
 def compile_rules(rules: Iterable[NotificationRule | Mapping[str, Any]]) -> RuleSet:
     """Make many rules ready to be matched.
@@ -142,14 +158,10 @@ def compile_rules(rules: Iterable[NotificationRule | Mapping[str, Any]]) -> Rule
     return RuleSet().replace(changed=rules)
 
 
-def _rule_id(match: RuleMatch) -> str:
-    return match.rule.rule_id
-
-
-def _compile_all(
+def _check_all(
     rules: Iterable[NotificationRule | Mapping[str, Any]],
-) -> tuple[dict[RuleKey, CompiledRule], list[RuleError]]:
-    compiled: dict[RuleKey, CompiledRule] = {}
+) -> tuple[dict[RuleKey, NotificationRule], list[RuleError]]:
+    checked: dict[RuleKey, NotificationRule] = {}
     errors: list[RuleError] = []
     for given in rules:
         try:
@@ -161,12 +173,12 @@ def _compile_all(
             errors.append(RuleError(tenant_id=tenant_id, rule_id=rule_id, errors=error.errors))
             continue
         key = RuleKey(rule.tenant_id, rule.rule_id)
-        if key in compiled:
+        if key in checked:
             fault = FieldError("rule_id", f"{rule.rule_id!r} is there twice; the first one is used")
             errors.append(RuleError(tenant_id=key[0], rule_id=key[1], errors=(fault,)))
             continue
-        compiled[key] = compile_rule(rule)
-    return compiled, errors
+        checked[key] = rule
+    return checked, errors
 
 
 def _name_of(given: object) -> tuple[str, str]:
@@ -175,29 +187,3 @@ def _name_of(given: object) -> tuple[str, str]:
         value = given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
         names.append(value if isinstance(value, str) else "")
     return names[0], names[1]
-
-
-def _replace_in_tenants(
-    tenants: Mapping[str, TenantIndex],
-    compiled: Mapping[RuleKey, CompiledRule],
-    gone: Iterable[RuleKey],
-) -> dict[str, TenantIndex]:
-    incoming: dict[str, list[CompiledRule]] = {}
-    outgoing: dict[str, list[str]] = {}
-    for key, each in compiled.items():
-        if each.rule.enabled:
-            incoming.setdefault(key.tenant_id, []).append(each)
-        else:
-            outgoing.setdefault(key.tenant_id, []).append(key.rule_id)
-    for key in gone:
-        outgoing.setdefault(key.tenant_id, []).append(key.rule_id)
-    result = dict(tenants)
-    for tenant_id in {*incoming, *outgoing}:
-        index = result.get(tenant_id, TenantIndex()).replace(
-            incoming.get(tenant_id, ()), outgoing.get(tenant_id, ())
-        )
-        if index.rules:
-            result[tenant_id] = index
-        else:
-            result.pop(tenant_id, None)
-    return result
