@@ -12,8 +12,9 @@ judgement, so that a group names all that are known when it forms:
 | group | downs                                    | group | suppressed under it; one           |
 |       |                                          |       | group.down of the same key         |
 | group | ups, at least `min` members still down   | group | ups as their downs                 |
-| group | fewer than `min` members still down, or  | none  | group.up; for each of them one     |
-|       | `enabled` is false                       |       | agent.down, `group_ended`          |
+| group | fewer than `min` members still down,     | none  | group.up; for each of them one     |
+|       | this step's with them, or `enabled` is   |       | agent.down, `group_ended`; this    |
+|       | false                                    |       | step's downs as they are           |
 
 - **Window**: an agent counts when it is down and went down at most `window_seconds` before the
   newest down that is known: exactly `window_seconds` counts. Exactly `min` is enough, and exactly
@@ -217,54 +218,67 @@ class _Work:
         self._group = state.group
         self._members = dict(state.recent if state.group is None else state.group.members)
         self._events: list[Event] = []
-        # Where the agent.down stands of those who went down in this step and still are.
-        self._fresh: dict[str, int] = {}
+        # Where the agent.down stands of those who went down in this step and still are. How it goes
+        # out is judged at the end.
+        self._fresh: dict[str, list[int]] = {}
 
     def take(self, event: Event) -> None:
-        """Take one event; whether it goes out can change until the step is judged."""
+        """Take one event of the company."""
         if event.company_id != self._state.company_id:
             raise ValueError(
                 f"an event of {event.company_id!r} came to the state of {self._state.company_id!r}"
             )
         agent = event.agent_id or event.server_id or ""
+        self._events.append(event)
         if event.type is EventType.AGENT_UP:
-            self._fresh.pop(agent, None)
-            gone = self._members.pop(agent, None)
-            self._add(event, told=gone is None or gone.told)
+            self._leave(agent)
         elif event.type is not EventType.AGENT_DOWN:
             raise ValueError(f"an event of type {event.type} is about no agent's silence")
         elif event.suppressed or event.reason == _REASON:
-            self._events.append(event)
-        elif agent in self._members:
-            self._add(event, told=self._members[agent].told)
-        else:
-            told = self._group is None
-            self._fresh[agent] = len(self._events)
-            self._members[agent] = GroupMember(event=event, told=told)
-            self._add(event, told=told)
+            return
+        elif agent not in self._members or agent in self._fresh:
+            self._members[agent] = GroupMember(event=event, told=True)
+            self._fresh.setdefault(agent, []).append(len(self._events) - 1)
+        elif not self._members[agent].told:
+            self._hide(len(self._events) - 1)
 
-    def _add(self, event: Event, *, told: bool) -> None:
-        if told or event.suppressed or self._group is None:
-            self._events.append(event)
-        else:
-            self._events.append(_hide(event, self._group.key))
+    def _leave(self, agent: str) -> None:
+        """Let the last event, an agent.up, go out as its agent.down did."""
+        member = self._members.pop(agent, None)
+        downs = self._fresh.pop(agent, [])
+        if self._group is not None and (downs or (member is not None and not member.told)):
+            self._hide(*downs, len(self._events) - 1)
+
+    def _hide(self, *places: int) -> None:
+        assert self._group is not None, "nothing is hidden but under a group"
+        for place in places:
+            event = self._events[place]
+            if not event.suppressed:
+                self._events[place] = attrs.evolve(
+                    event, suppressed=True, suppress_reason=_RULE, group_key=self._group.key
+                )
 
     def judge_group(
         self, group: DownGroup, settings: GroupDownSettings, now: datetime
     ) -> GroupDownStep:
         """End the group, tell who joined it, or neither."""
         if settings.enabled and len(self._members) >= settings.min:
-            group = attrs.evolve(group, members=MappingProxyType(self._members))
+            group = attrs.evolve(group, members=self._join(self._members))
             drafts = (self._tell(group, EventType.GROUP_DOWN, now),) if self._fresh else ()
             return self._step(attrs.evolve(self._state, group=group), drafts)
-        group = attrs.evolve(group, members=MappingProxyType(self._members))
-        told = {agent: attrs.evolve(member, told=True) for agent, member in self._members.items()}
-        state = attrs.evolve(self._state, group=None, recent=_newest(told, settings.window_seconds))
+        left = {
+            agent: attrs.evolve(member, told=True)
+            for agent, member in self._members.items()
+            if agent not in self._fresh
+        }
+        group = attrs.evolve(group, members=MappingProxyType(left))
+        recent = _newest(self._members | left, settings.window_seconds)
         again = (
             EventDraft.again(member.event, occurred_at=now, reason=_REASON)
-            for _, member in _in_order(told)
+            for _, member in _in_order(left)
         )
-        return self._step(state, (self._tell(group, EventType.GROUP_UP, now), *again))
+        drafts = (self._tell(group, EventType.GROUP_UP, now), *again)
+        return self._step(attrs.evolve(self._state, group=None, recent=recent), drafts)
 
     def judge_recent(
         self, settings: GroupDownSettings, company_agents: int, now: datetime
@@ -278,15 +292,19 @@ class _Work:
         if not (forms and self._fresh):
             return self._step(attrs.evolve(self._state, recent=recent), ())
         newest_key = max(int(now.timestamp() * 1000), self._state.newest_key + 1)
-        key = f"group-{newest_key}"
-        members = dict(recent)
-        for agent, place in self._fresh.items():
-            if agent in members:
-                members[agent] = attrs.evolve(members[agent], told=False)
-                self._events[place] = _hide(self._events[place], key)
-        group = DownGroup(key=key, formed_at=now, members=MappingProxyType(members))
+        self._group = DownGroup(key=f"group-{newest_key}", formed_at=now, members=_NOBODY)
+        group = attrs.evolve(self._group, members=self._join(recent))
         state = attrs.evolve(self._state, recent=_NOBODY, group=group, newest_key=newest_key)
         return self._step(state, (self._tell(group, EventType.GROUP_DOWN, now),))
+
+    def _join(self, members: Members) -> Members:
+        """Hide the events of those of them who went down in this step."""
+        joined = dict(members)
+        for agent, places in self._fresh.items():
+            if agent in joined:
+                joined[agent] = attrs.evolve(joined[agent], told=False)
+                self._hide(*places)
+        return MappingProxyType(joined)
 
     def _step(self, state: GroupDownState, drafts: tuple[EventDraft, ...]) -> GroupDownStep:
         return GroupDownStep(state=state, events=tuple(self._events), drafts=drafts)
@@ -307,10 +325,6 @@ class _Work:
                 "members_count": len(group.members),
             },
         )
-
-
-def _hide(event: Event, key: str) -> Event:
-    return attrs.evolve(event, suppressed=True, suppress_reason=_RULE, group_key=key)
 
 
 def _newest(members: Members, window_seconds: float) -> Members:
