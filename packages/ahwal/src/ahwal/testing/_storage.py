@@ -140,6 +140,10 @@ class _SimulatedFile:
     def datasync(self) -> None:
         self._do("datasync", self._inode.sync)
 
+    def next_data(self, offset: int) -> int:
+        """There are no holes."""
+        return offset
+
     def close(self) -> None:
         """Nothing to give back; the power may go at any other call."""
 
@@ -151,6 +155,10 @@ class _SimulatedLock:
     def __init__(self, medium: Medium, life: int) -> None:
         self._medium = medium
         self._life = life
+
+    def is_in_place(self) -> bool:
+        """The directory stays where it is."""
+        return True
 
     def release(self) -> None:
         if self._medium.life == self._life:

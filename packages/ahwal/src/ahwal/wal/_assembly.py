@@ -103,7 +103,7 @@ def _connect(
         index=found.index,
         journal=journal,
         quarantine=quarantine,
-        reader=Reader(storage, clock, logger),
+        reader=Reader(storage, clock, logger, is_in_place=lock.is_in_place),
         writer=writer,
         keeper=keeper,
         clock=age_clock,

@@ -7,6 +7,11 @@ from ahwal.wal._assembly import Parts
 from ahwal.wal._index import Spot
 from ahwal.wal._journal import Put
 from ahwal.wal._line import Commit, Line
+from ahwal.wal._storage import away
+
+# A deleted file is noticed with each sync. Whether the directory is in its place costs three times
+# as much to see, so it is looked at now and then.
+_LOOK_EVERY_MS = 1000
 
 
 class Committer:
@@ -18,6 +23,7 @@ class Committer:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._next_look_ms = 0
         self.line = Line()
 
     def commit_waiting(self, *, closed: bool) -> list[Commit]:
@@ -55,6 +61,7 @@ class Committer:
             OSError: The old one stands.
         """
         parts = self._parts
+        self._require_directory()
         parts.keeper.require_correct_checkpoint()
         first_id = parts.writer.next_id
         end_id = first_id + len(payloads)
@@ -80,13 +87,22 @@ class Committer:
 
     def _write(self, payloads: Sequence[bytes]) -> list[int]:
         parts = self._parts
+        unix_ms = parts.clock.unix_ms()
+        if unix_ms >= self._next_look_ms:
+            self._require_directory()
+            self._next_look_ms = unix_ms + _LOOK_EVERY_MS
         parts.keeper.require_correct_checkpoint()
         return parts.writer.write(
             payloads,
-            unix_ms=parts.clock.unix_ms(),
+            unix_ms=unix_ms,
             room_bytes=parts.keeper.room_bytes,
             after_chunk=parts.keeper.enforce,
         )
+
+    def _require_directory(self) -> None:
+        """What is written to a directory that is away is found by nobody after a restart."""
+        if not self._parts.lock.is_in_place():
+            raise away()
 
 
 def refused(error: OSError) -> WALWriteError:

@@ -187,6 +187,21 @@ class Keeper:
             self._warned = False
         self._unlink_finished()
 
+    def end(self, *, in_place: bool) -> None:
+        """Settle for the last time, and say what has not been said.
+
+        Args:
+            in_place: Whether the directory is where the next opening will look for it.
+        """
+        if not in_place:
+            self._logger.error(
+                "the directory of the WAL is not where it was: it was renamed, deleted or "
+                "replaced, or its lock removed; its batches come back only with it",
+                extra={"batches": self._index.live},
+            )
+        self.settle()
+        self.report_drops(at_once=True)
+
     def _save(self) -> None:
         """Write checkpoint and journal."""
         watermark = self._index.watermark(self._writer.next_id)

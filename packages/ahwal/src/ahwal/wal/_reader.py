@@ -1,5 +1,6 @@
 """Reading single records back."""
 
+from collections.abc import Callable
 from logging import Logger
 
 import attrs
@@ -7,7 +8,7 @@ import attrs
 from ahwal.queue.base import Entry
 from ahwal.wal._index import Index, Spot
 from ahwal.wal._record import HEADER_BYTES, inflate, read_header
-from ahwal.wal._storage import File, Storage, is_medium_error
+from ahwal.wal._storage import File, Storage, away, is_medium_error
 from ahwire import Clock
 
 _TRIES = 3
@@ -90,8 +91,24 @@ class Refusals:
 class Reader:
     """Reads records and keeps the file it read last open."""
 
-    def __init__(self, storage: Storage, clock: Clock, logger: Logger) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        logger: Logger,
+        *,
+        is_in_place: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            storage: Where the segments are.
+            clock: Measures when what was refused is tried again.
+            logger: Where to log.
+            is_in_place: Whether a file that is not there is really gone.
+        """
         self._storage = storage
+        self._is_in_place = is_in_place
         self._refusals = Refusals(clock)
         self._logger = logger
         self._name = ""
@@ -107,7 +124,10 @@ class Reader:
             self.close()
             try:
                 self._file = self._storage.open_read(spot.segment.name)
-            except FileNotFoundError:
+            except FileNotFoundError as error:
+                if not self._is_in_place():
+                    # It says nothing about the entry: it may come back with the directory.
+                    raise away() from error
                 return b""
             self._name = spot.segment.name
         offset, size = spot.segment.extent(spot.position)

@@ -21,7 +21,8 @@ from ahwal.wal._lock import DirectoryLock
 
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
-_BASE_FLAGS = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+# A FIFO in the place of a file must not be waited for.
+_BASE_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class File(Protocol):
@@ -40,7 +41,11 @@ class File(Protocol):
         ...
 
     def datasync(self) -> None:
-        """Return when everything written is on the medium."""
+        """Return when everything written is on the medium, in a file that has a name."""
+        ...
+
+    def next_data(self, offset: int) -> int:
+        """The first offset from `offset` on where there may be anything but a hole."""
         ...
 
     def close(self) -> None:
@@ -50,6 +55,10 @@ class File(Protocol):
 
 class Lock(Protocol):
     """The right to use the directory."""
+
+    def is_in_place(self) -> bool:
+        """Whether the directory is where it was opened, and still this process's."""
+        ...
 
     def release(self) -> None:
         """Give it back; may be repeated."""
@@ -80,11 +89,11 @@ class Storage(Protocol):
         ...
 
     def open(self, name: str) -> File:
-        """Open an existing file for appending and reading."""
+        """Open an existing file for appending and reading; IsADirectoryError when it is no file."""
         ...
 
     def open_read(self, name: str) -> File:
-        """Open an existing file for reading."""
+        """Open an existing file for reading; IsADirectoryError when it is no file."""
         ...
 
     def size(self, name: str) -> int | None:
@@ -119,6 +128,15 @@ _MEDIUM_ERRORS = frozenset(
 def is_medium_error(error: OSError) -> bool:
     """Whether it is the bytes that cannot be read, as with a bad sector."""
     return error.errno in _MEDIUM_ERRORS
+
+
+def away() -> OSError:
+    """The error of a directory that is no longer where it was opened, or no longer ours."""
+    return OSError(
+        errno.ESTALE,
+        "its directory was renamed, unmounted, deleted or replaced, or its lock removed: put it "
+        "back, or restart",
+    )
 
 
 def write_all(file: File, data: bytes) -> None:
@@ -211,6 +229,16 @@ class _PosixFile:
 
     def datasync(self) -> None:
         _datasync(self._descriptor)
+        if not os.fstat(self._descriptor).st_nlink:
+            raise FileNotFoundError(errno.ENOENT, "the file was deleted while it was in use")
+
+    def next_data(self, offset: int) -> int:
+        try:
+            return os.lseek(self._descriptor, offset, os.SEEK_DATA)
+        except OSError as error:
+            # Nothing but a hole up to the end; other systems cannot tell.
+            no_data = error.errno == errno.ENXIO
+            return os.fstat(self._descriptor).st_size if no_data else offset
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
@@ -219,26 +247,37 @@ class _PosixFile:
 
 
 class PosixStorage:
-    """A real directory on Linux, macOS or another POSIX system."""
+    """A real directory on Linux, macOS or another POSIX system.
+
+    Its path counts from where the process is when this is made. While the directory is locked, it
+    is this very directory that is used, whatever its path leads to by then.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Take a path; nothing is touched before `make`."""
-        self._path = Path(path)
+        """Take a path; nothing is touched before `make`.
+
+        Raises:
+            OSError: It is relative, and the working directory is gone.
+        """
+        self._path = Path(path).absolute()
+        self._lock: DirectoryLock | None = None
 
     def __str__(self) -> str:
         return str(self._path)
 
     def make(self) -> None:
         self._path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-        self._restrict(self._path)
+        _restrict(self._path, None)
 
     def lock(self) -> Lock:
-        return DirectoryLock(self._path / "lock")
+        lock = self._lock = DirectoryLock(self._path)
+        return lock
 
     def make_folder(self, name: str) -> None:
-        folder = self._path / name
-        folder.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
-        self._restrict(folder)
+        at, folder = self._at(name)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, _DIRECTORY_MODE, dir_fd=at)
+        _restrict(folder, at)
 
     def create(self, name: str) -> File:
         return self._open(name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
@@ -250,39 +289,72 @@ class PosixStorage:
         return self._open(name, os.O_RDONLY)
 
     def size(self, name: str) -> int | None:
+        at, path = self._at(name)
         try:
-            status = (self._path / name).lstat()
+            status = os.stat(path, dir_fd=at, follow_symlinks=False)
         except FileNotFoundError:
             return None
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def list(self, folder: str = "") -> list[str]:
         try:
-            return os.listdir(self._path / folder)  # noqa: PTH208 (names only, no objects)
+            with self._open_folder(folder) as descriptor:
+                return os.listdir(descriptor)  # noqa: PTH208 - names only, no objects
         except FileNotFoundError:
             return []
 
     def rename(self, old: str, new: str) -> None:
-        (self._path / old).replace(self._path / new)
+        at, source = self._at(old)
+        os.replace(source, self._at(new)[1], src_dir_fd=at, dst_dir_fd=at)
 
     def unlink(self, name: str) -> None:
-        (self._path / name).unlink()
+        at, path = self._at(name)
+        os.unlink(path, dir_fd=at)
 
     def sync_directory(self, folder: str = "") -> None:
-        descriptor = os.open(self._path / folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with self._open_folder(folder) as descriptor:
+            try:
+                os.fsync(descriptor)
+            except OSError as error:
+                # Some file systems cannot sync a directory and keep names safe in their own way.
+                if error.errno != errno.EINVAL:
+                    raise
+
+    def _at(self, name: str) -> tuple[int | None, str]:
+        """A directory's descriptor, None for the root, and the path from there."""
+        if self._lock is not None and self._lock.directory >= 0:
+            return self._lock.directory, name or "."
+        return None, str(self._path / name)
+
+    @contextlib.contextmanager
+    def _open_folder(self, folder: str) -> Iterator[int]:
+        at, path = self._at(folder)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
         try:
-            os.fsync(descriptor)
-        except OSError as error:
-            # Some file systems cannot sync a directory and keep names safe in their own way.
-            if error.errno != errno.EINVAL:
-                raise
+            yield descriptor
         finally:
             os.close(descriptor)
 
     def _open(self, name: str, flags: int) -> File:
-        return _PosixFile(os.open(self._path / name, flags | _BASE_FLAGS, _FILE_MODE))
+        at, path = self._at(name)
+        try:
+            descriptor = os.open(path, flags | _BASE_FLAGS, _FILE_MODE, dir_fd=at)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise _no_file(name) from error
+            raise
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise _no_file(name)
+        return _PosixFile(descriptor)
 
-    def _restrict(self, folder: Path) -> None:
-        """Close a directory that somebody made with a wider mode, where it is ours to close."""
-        if stat.S_IMODE(folder.stat().st_mode) & 0o077 and folder.stat().st_uid == os.geteuid():
-            folder.chmod(_DIRECTORY_MODE)
+
+def _no_file(name: str) -> OSError:
+    return IsADirectoryError(errno.EISDIR, "it is a directory, a link or a device, no file", name)
+
+
+def _restrict(folder: str | Path, at: int | None) -> None:
+    """Close a directory that somebody made with a wider mode, where it is ours to close."""
+    status = os.stat(folder, dir_fd=at)
+    if stat.S_IMODE(status.st_mode) & 0o077 and status.st_uid == os.geteuid():
+        os.chmod(folder, _DIRECTORY_MODE, dir_fd=at)

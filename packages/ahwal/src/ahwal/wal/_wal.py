@@ -1,10 +1,11 @@
 """The queue on disk, put together."""
 
+import contextlib
 import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from logging import Logger
 from types import TracebackType
 from typing import Self
@@ -152,8 +153,7 @@ class WAL:
             WALReadError: The disk refused.
             WALClosedError: It is closed.
         """
-        with self._lock:
-            self._check_usable()
+        with self._held():
             spot = self._index.newest()
             try:
                 return None if spot is None else self._reader.entry(spot)
@@ -168,8 +168,7 @@ class WAL:
             WALReadError: The disk refused the first of them, which stays.
             WALClosedError: It is closed.
         """
-        with self._lock:
-            self._check_usable()
+        with self._held():
             self._keeper.expire()
             found = self._reader.first(self._index, max_entries, max_bytes)
             if found.damaged:
@@ -188,8 +187,7 @@ class WAL:
         Raises:
             WALClosedError: It is closed.
         """
-        with self._lock:
-            self._check_usable()
+        with self._held():
             if self._index.mark_done(entry_id):
                 self._keeper.acknowledge([entry_id])
                 self._finish()
@@ -204,8 +202,7 @@ class WAL:
         """
         self._check_usable()
         payloads = [deflate(data) for data in replacements]
-        with self._lock:
-            self._check_usable()
+        with self._held():
             spot = self._index.find(entry_id)
             if spot is None:
                 return []
@@ -232,8 +229,7 @@ class WAL:
             WALWriteError: The disk refused to write it; it stays in the queue.
             WALClosedError: It is closed.
         """
-        with self._lock:
-            self._check_usable()
+        with self._held():
             spot = self._index.find(entry_id)
             if spot is None:
                 return False
@@ -265,8 +261,7 @@ class WAL:
             WALReadError: The disk refused one.
             WALClosedError: It is closed.
         """
-        with self._lock:
-            self._check_usable()
+        with self._held():
             found = [self._read_quarantined(entry_id) for entry_id in self._quarantine.entry_ids]
             return [entry for entry in found if entry is not None]
 
@@ -285,14 +280,12 @@ class WAL:
             WALWriteError: The disk refused to write it; it stays set aside.
             WALClosedError: It is closed.
         """
-        with self._lock:
-            self._check_usable()
+        with self._held():
             entry = self._read_quarantined(entry_id)
         if entry is None:
             return None
         new_id = self.append(entry.data if data is None else data)
-        with self._lock:
-            self._check_usable()
+        with self._held():
             try:
                 self._quarantine.forget(entry_id)
             except OSError as error:
@@ -317,8 +310,7 @@ class WAL:
             if self._closed:
                 return
             self._closed = True
-            self._keeper.settle()
-            self._keeper.report_drops(at_once=True)
+            self._keeper.end(in_place=self._parts.lock.is_in_place())
             self._parts.writer.close()
             self._reader.close()
             self._parts.journal.close()
@@ -343,6 +335,15 @@ class WAL:
             )
         if self._closed:
             raise WALClosedError("the WAL is closed: open it again")
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the lock of an open WAL."""
+        # Before the lock too: it may be held in a forked child, by a thread that is not there.
+        self._check_usable()
+        with self._lock:
+            self._check_usable()
+            yield
 
     def _lead(self, commit: Commit) -> None:
         """Write what is waiting until this commit is done, and let the next lead."""
