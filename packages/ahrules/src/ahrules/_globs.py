@@ -5,7 +5,7 @@ begins with a sign, only about hosts that end with its characters behind the las
 needs no pattern.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from attrs import field, frozen
 
@@ -78,7 +78,7 @@ class Globs:
                 if glob.matches(host, patterns):
                     yield glob.text
 
-    def replace(self, added: Iterable[str], removed: Collection[str]) -> "Globs":
+    def replace(self, added: Iterable[str], removed: Iterable[str]) -> "Globs":
         """Return the set with globs put in (that are not there) or taken out."""
         new = [read_glob(text) for text in added]
         gone = [read_glob(text) for text in removed]

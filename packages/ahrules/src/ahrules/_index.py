@@ -14,21 +14,23 @@ worst two work out the same.
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from ahrules._compiled import PredicatedRule, RuleMatch
 from ahrules._evaluate import Payload
 from ahrules._globs import Globs
 from ahrules._networks import NO_SPANS, Spans, network_key, read_address
 from ahrules._patterns import PatternCache, is_glob
-from ahrules._postings import FEW, Change, Posting, as_mask, changed, positions
+from ahrules._postings import FEW, Posting, as_mask, changed, positions
 from ahrules._rule import NotificationRule
 from ahwire.notification import IncidentEvent, Severity
 
 Entry: TypeAlias = RuleMatch | PredicatedRule
 Kind: TypeAlias = Hashable
 Table: TypeAlias = Mapping[Hashable, Posting]
-Changes: TypeAlias = defaultdict[Kind, defaultdict[Hashable, Change]]
+Added: TypeAlias = defaultdict[Hashable, list[int]]
+Removed: TypeAlias = defaultdict[Hashable, list[int]]
+Changes: TypeAlias = defaultdict[Kind, tuple[Added, Removed]]
 Value: TypeAlias = tuple[Kind, Hashable]
 
 _EMPTY: Final[Table] = {}
@@ -54,6 +56,9 @@ _MEMO_BYTES_A_RULE: Final = 256
 # What an item takes beside its mask: the key, of a bounded length, and its place.
 _ITEM_BYTES: Final = 256
 _MEMO_CHARS_MAX: Final = 64
+
+_ADDED: Final = 0
+_REMOVED: Final = 1
 
 _by_rule_id: Final = attrgetter("rule.rule_id")
 
@@ -233,14 +238,14 @@ class TenantIndex:
         positions, entries, free = dict(self._positions), list(self._entries), list(self._free)
         is_ordered = self._is_ordered
         last = entries[-1].rule.rule_id if entries and entries[-1] is not None else ""
-        changes: Changes = defaultdict(lambda: defaultdict(Change))
+        changes: Changes = defaultdict(lambda: (defaultdict(list), defaultdict(list)))
         for rule_id in {*outgoing, *rules}:
             position = positions.get(rule_id)
             entry = None if position is None else entries[position]
             if position is None or entry is None:
                 continue
             for kind, key in _values(entry.rule):
-                changes[kind][key].removed.append(position)
+                changes[kind][_REMOVED][key].append(position)
             if rule_id not in rules:
                 del positions[rule_id]
                 entries[position] = None
@@ -257,7 +262,7 @@ class TenantIndex:
             positions[rule_id] = position
             entries[position] = self._entry(rules[rule_id])
             for kind, key in _values(rules[rule_id]):
-                changes[kind][key].added.append(position)
+                changes[kind][_ADDED][key].append(position)
         return self._changed(positions, entries, free, changes, is_ordered=is_ordered)
 
     def _entry(self, rule: NotificationRule) -> Entry:
@@ -276,22 +281,17 @@ class TenantIndex:
     ) -> "TenantIndex":
         tables = dict(self._tables)
         globs, spans = self._globs, list(self._spans)
-        for kind, table_changes in changes.items():
+        for kind, (added, removed) in changes.items():
             before = tables.get(kind, _EMPTY)
-            after = changed(before, table_changes, len(entries))
+            after = changed(before, added, removed, len(entries))
+            if kind == _GLOB or isinstance(kind, tuple):
+                new = [key for key in added if key not in before]
+                gone = [key for key in removed if key not in after]
             if kind == _GLOB:
-                globs = globs.replace(
-                    [str(key) for key in table_changes if key in after and key not in before],
-                    [str(key) for key in table_changes if key in before and key not in after],
-                )
+                globs = globs.replace(map(str, new), map(str, gone))
             if isinstance(kind, tuple):
                 is_v6, shift = kind
-                new = [
-                    key
-                    for key in table_changes
-                    if isinstance(key, int) and key in after and key not in before
-                ]
-                spans[is_v6] = spans[is_v6].extended(shift, new)
+                spans[is_v6] = spans[is_v6].extended(shift, cast("list[int]", new))
             if after:
                 tables[kind] = after
             else:
@@ -335,5 +335,4 @@ def _values(rule: NotificationRule) -> Iterator[Value]:
     if filters.ip_address is not None:
         yield _WITH_ADDRESS
         for text in filters.ip_address:
-            network = network_key(text)
-            yield (network.is_v6, network.shift), network.number
+            yield network_key(text)

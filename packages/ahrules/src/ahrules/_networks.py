@@ -8,13 +8,17 @@ octal.
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
 from ahrules._reading import shown
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+NetworkKey: TypeAlias = tuple[tuple[bool, int], int]
+"""A network as tables keep it: whether it is one of IPv6, by how much its addresses' numbers are to
+be shifted, and the number that all of them are then."""
 
 _MAPPED: Final = ipaddress.IPv6Network("::ffff:0:0/96")
 _MAPPED_BITS: Final = 96
@@ -28,21 +32,6 @@ _PREFIXES: Final = {str(number): number for number in range(33)}
 
 class NetworkTextError(ValueError):
     """A text is no address or network; the message says why and what to write."""
-
-
-@frozen(kw_only=True)
-class NetworkKey:
-    """A network as a table keeps it: all addresses that are `number` once shifted by `shift`.
-
-    Attributes:
-        is_v6: Whether it is one of IPv6.
-        shift: How many bits its addresses may differ in.
-        number: What they have in common.
-    """
-
-    is_v6: bool
-    shift: int
-    number: int
 
 
 def canonical_network(text: object) -> str:
@@ -63,12 +52,10 @@ def network_key(text: str) -> NetworkKey:
     plain = _plain_ipv4(text)
     if plain is not None:
         number, shift = plain
-        return NetworkKey(is_v6=False, shift=shift, number=number >> shift)
+        return (False, shift), number >> shift
     network = _read_network(text)
     shift = network.max_prefixlen - network.prefixlen
-    return NetworkKey(
-        is_v6=network.version == 6, shift=shift, number=int(network.network_address) >> shift
-    )
+    return (network.version == 6, shift), int(network.network_address) >> shift
 
 
 def ipv4_number(text: object) -> int | None:
@@ -105,8 +92,8 @@ class Networks:
         """Keep networks, spelled as `canonical_network` does."""
         self._numbers: dict[tuple[bool, int], set[int]] = {}
         for text in texts:
-            key = network_key(text)
-            self._numbers.setdefault((key.is_v6, key.shift), set()).add(key.number)
+            kind, number = network_key(text)
+            self._numbers.setdefault(kind, set()).add(number)
 
     def hold(self, text: object) -> bool:
         """Tell whether one of the networks has the address that a text names, if it names one."""

@@ -5,10 +5,8 @@ immutable, and a table of postings is never changed once it is in an index: `cha
 one that shares every posting without a change.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Final, TypeAlias, TypeVar
-
-from attrs import Factory, frozen
 
 K = TypeVar("K", bound=Hashable)
 
@@ -24,19 +22,6 @@ FEW: Final = 24
 _BITS_OF_BYTE: Final = tuple(
     tuple(n for n in range(7, -1, -1) if byte >> n & 1) for byte in range(256)
 )
-
-
-@frozen
-class Change:
-    """What is to be changed in one posting.
-
-    Attributes:
-        added: Positions to put in.
-        removed: Positions to take out first.
-    """
-
-    added: list[int] = Factory(list)
-    removed: list[int] = Factory(list)
 
 
 def as_mask(posting: Posting) -> int:
@@ -63,37 +48,53 @@ def positions(mask: int) -> Iterator[int]:
             yield index * 8 + bit
 
 
-def changed(table: Mapping[K, Posting], changes: Mapping[K, Change], size: int) -> dict[K, Posting]:
+def changed(
+    table: Mapping[K, Posting],
+    added: Mapping[K, list[int]],
+    removed: Mapping[K, list[int]],
+    size: int,
+) -> dict[K, Posting]:
     """Return a table with changed postings; those that become empty are left out.
 
     Args:
         table: The postings so far.
-        changes: What changes, by key.
+        added: Positions to put in, by key.
+        removed: Positions to take out, by key; this is done first.
         size: How many positions the index has.
     """
     result = dict(table)
-    for key, change in changes.items():
-        posting = _changed(result.get(key, ()), change, size)
+    for key, found in removed.items():
+        posting = _without(result[key], found)
         if posting:
             result[key] = posting
         else:
-            result.pop(key, None)
+            del result[key]
+    for key, found in added.items():
+        result[key] = _with(result.get(key, ()), found, size)
     return result
 
 
-def _changed(posting: Posting, change: Change, size: int) -> Posting:
+def _without(posting: Posting, found: list[int]) -> Posting:
     if isinstance(posting, int):
-        if change.removed:
-            posting &= ~_mask_of(change.removed, size)
-        return posting | _mask_of(change.added, size)
-    found = set(posting).difference(change.removed).union(change.added)
-    if size > _MASK_ONLY_SIZE_MAX and len(found) <= min(_POSITIONS_MAX, size // _SIZE_A_POSITION):
-        return tuple(sorted(found))
-    return _mask_of(found, size)
+        return posting & ~_mask_of(found)
+    return tuple(sorted(set(posting).difference(found)))
 
 
-def _mask_of(found: Iterable[int], size: int) -> int:
-    bits = bytearray(size // 8 + 1)
+def _with(posting: Posting, found: list[int], size: int) -> Posting:
+    if isinstance(posting, int):
+        return posting | _mask_of(found)
+    if size <= _MASK_ONLY_SIZE_MAX:
+        return _mask_of([*posting, *found])
+    few = set(posting).union(found)
+    if len(few) <= min(_POSITIONS_MAX, size // _SIZE_A_POSITION):
+        return tuple(sorted(few))
+    return _mask_of(list(few))
+
+
+def _mask_of(found: list[int]) -> int:
+    if len(found) == 1:
+        return 1 << found[0]
+    bits = bytearray(max(found) // 8 + 1)
     for position in found:
         bits[position >> 3] |= 1 << (position & 7)
     return int.from_bytes(bits, "little")

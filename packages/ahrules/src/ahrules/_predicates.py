@@ -9,16 +9,22 @@ along
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, TypeAlias, assert_never, cast
 
 from attrs import Factory, field, frozen
 
-from ahrules._limits import PREDICATE_DEPTH_MAX, PREDICATES_MAX
+from ahrules._limits import (
+    LOOKUP_BYTES_MAX,
+    LOOKUP_DEPTH_MAX,
+    NUMBER_BITS_MAX,
+    PREDICATE_DEPTH_MAX,
+    PREDICATES_MAX,
+)
 from ahrules._networks import NetworkTextError, canonical_network
 from ahrules._patterns import PatternError, compile_pattern
-from ahrules._reading import Faults, is_number, join, shown
+from ahrules._reading import Faults, is_number, join, members, shown
 
 Scalar: TypeAlias = str | int | float | bool
 
@@ -103,6 +109,8 @@ _ORDERED: Final = frozenset({Op.GT, Op.GTE, Op.LT, Op.LTE})
 _LISTS: Final = frozenset({Op.IN, Op.NOT_IN})
 _TEXTS: Final = frozenset({Op.STARTS_WITH, Op.MATCHES})
 _GROUPS: Final = ("not", "all", "any")
+_KINDS: Final = ("field", *_GROUPS, "lookup")
+_OPS: Final = members(Op)
 
 
 @frozen
@@ -124,7 +132,7 @@ class PredicateReader:
             )
         if self._count[0] > PREDICATES_MAX:
             return None
-        kinds = [name for name in ("field", *_GROUPS, "lookup") if name in found]
+        kinds = [name for name in _KINDS if name in found]
         # A lookup may carry a `field` along; it is its own affair.
         if "lookup" in kinds and not set(kinds) & set(_GROUPS):
             return self._lookup(path, found)
@@ -134,6 +142,20 @@ class PredicateReader:
         if kinds[0] == "field":
             return self._condition(path, found)
         return self._group(path, found, kinds[0], depth + 1)
+
+    def read_all(
+        self, path: str, values: Sequence[object], depth: int = 0
+    ) -> tuple[Predicate, ...]:
+        """Return the predicates of the list at `path`."""
+        predicates = []
+        for index, value in enumerate(values):
+            # What is over the limit has been told; a list may be far longer.
+            if self._count[0] > PREDICATES_MAX or self.faults.are_many:
+                break
+            predicate = self.read(f"{path}[{index}]", value, depth)
+            if predicate is not None:
+                predicates.append(predicate)
+        return tuple(predicates)
 
     def _group(
         self, path: str, found: Mapping[str, object], kind: str, depth: int
@@ -146,28 +168,37 @@ class PredicateReader:
             )
             return None
         if kind == "not":
-            inner = self.read(inner_path, found[kind], depth)
-            return None if inner is None else Not(inner)
-        members = found[kind]
-        if not isinstance(members, list | tuple) or not members:
-            self.faults.add(inner_path, f"{shown(members)} is not a list of at least one predicate")
+            negated = self.read(inner_path, found[kind], depth)
+            return None if negated is None else Not(negated)
+        inner = found[kind]
+        if not isinstance(inner, list | tuple) or not inner:
+            self.faults.add(inner_path, f"{shown(inner)} is not a list of at least one predicate")
             return None
-        read = [self.read(f"{inner_path}[{i}]", item, depth) for i, item in enumerate(members)]
-        predicates = tuple(predicate for predicate in read if predicate is not None)
+        predicates = self.read_all(inner_path, inner, depth)
         return All(predicates) if kind == "all" else AnyOf(predicates)
 
     def _lookup(self, path: str, found: Mapping[str, object]) -> Lookup | None:
         name = self.faults.text(join(path, "lookup"), found["lookup"])
         arguments = {key: value for key, value in found.items() if key != "lookup"}
+        if not _nests_at_most(arguments, LOOKUP_DEPTH_MAX):
+            self.faults.add(path, f"nests deeper than {LOOKUP_DEPTH_MAX} levels; make it flatter")
+            return None
         try:
-            # Through JSON and back: a copy that nobody else can change.
-            arguments = json.loads(json.dumps(arguments, allow_nan=False))
-        except (TypeError, ValueError, RecursionError) as error:
+            text = json.dumps(arguments, allow_nan=False)
+        except (TypeError, ValueError) as error:
             self.faults.add(
-                path, f"cannot be sent as JSON ({error}); use texts, numbers, lists and objects"
+                path,
+                f"cannot be sent as JSON ({str(error)[:200]}); use texts, numbers, lists and"
+                " objects",
             )
             return None
-        return None if name is None else Lookup(name=name, arguments=arguments)
+        if len(text) > LOOKUP_BYTES_MAX:
+            self.faults.add(
+                path, f"carries {len(text)} bytes of JSON along; {LOOKUP_BYTES_MAX} are the most"
+            )
+            return None
+        # Through JSON and back: a copy that nobody else can change.
+        return None if name is None else Lookup(name=name, arguments=json.loads(text))
 
     def _condition(self, path: str, found: Mapping[str, object]) -> Condition | None:
         self.faults.unknown_fields(path, found, ("field", "op", "value"))
@@ -176,19 +207,16 @@ class PredicateReader:
             self.faults.add(
                 join(path, "field"), f"{shown(name)} has an empty part; write it as login.geo"
             )
-        op = found.get("op")
-        if not isinstance(op, str) or op not in list(Op):
-            self.faults.add(
-                join(path, "op"), f"{shown(op)} is no operator; known are {', '.join(Op)}"
-            )
+        op = self.faults.choice(join(path, "op"), found.get("op"), _OPS)
+        if op is None:
             return None
         if "value" not in found:
             self.faults.add(join(path, "value"), "is missing; say what the field is compared with")
             return None
-        value = self._value(join(path, "value"), Op(op), found["value"])
+        value = self._value(join(path, "value"), op, found["value"])
         if name is None or value is None:
             return None
-        return Condition(field=name, op=Op(op), value=value)
+        return Condition(field=name, op=op, value=value)
 
     def _value(self, path: str, op: Op, value: object) -> Scalar | tuple[Scalar, ...] | None:
         if op in _LISTS:
@@ -211,6 +239,8 @@ class PredicateReader:
     def _text(self, path: str, op: Op, value: object) -> str | None:
         text = self.faults.text(path, value)
         if text is not None and op is Op.MATCHES:
+            if not self.faults.may_compile(path, text):
+                return None
             try:
                 compile_pattern(text)
             except PatternError as error:
@@ -225,6 +255,9 @@ class PredicateReader:
     def _scalar(self, path: str, value: object) -> Scalar | None:
         if isinstance(value, str):
             return self.faults.text(path, value, chars_min=0)
+        if type(value) is int and value.bit_length() > NUMBER_BITS_MAX:
+            self.faults.add(path, f"{shown(value)} has more than {NUMBER_BITS_MAX} bits")
+            return None
         if isinstance(value, bool) or is_number(value):
             return cast("Scalar", value)
         hint = "; ask for a missing field by exists" if value is None else ""
@@ -238,6 +271,21 @@ class PredicateReader:
         except NetworkTextError as error:
             self.faults.add(path, str(error))
             return None
+
+
+def _nests_at_most(value: object, depth_max: int) -> bool:
+    """Tell how deep a value nests, level by level: recursion would reach its own limit."""
+    level = [value]
+    for _ in range(depth_max + 1):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, Mapping | list | tuple)
+            for inner in (each.values() if isinstance(each, Mapping) else each)
+        ]
+        if not level:
+            return True
+    return False
 
 
 def write_predicate(predicate: Predicate) -> dict[str, Any]:

@@ -1,16 +1,16 @@
 """A notification rule: whom to tell, by which channels and how often, about which events."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from attrs import field, fields, frozen
 
 from ahrules._limiter import RateLimit
-from ahrules._limits import ID_CHARS_MAX
-from ahrules._patterns import PatternError, compile_glob, is_glob
+from ahrules._limits import ID_CHARS_MAX, RATE_COUNT_MAX, RATE_SECONDS_MAX, RATE_SECONDS_MIN
+from ahrules._patterns import PatternError, compile_glob
 from ahrules._predicates import Predicate, PredicateReader, write_predicate
-from ahrules._reading import Faults, is_number, join, shown
+from ahrules._reading import Faults, is_number, join, members, shown
 from ahrules._schedule import Schedule, Unit, check_interval, check_unit
 from ahrules._zones import check_zone
 from ahrules.errors import RuleValidationError, ScheduleError, UnknownZoneError
@@ -91,6 +91,9 @@ class NotificationRule:
     rate_limit: RateLimit | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    # Set by `from_dict` alone, so that a set of rules need not read those again; a rule that was
+    # put together or evolved by hand does not have it.
+    _is_checked: bool = field(default=False, init=False, eq=False, repr=False)
 
     @classmethod
     def from_dict(cls, mapping: Mapping[str, Any]) -> "NotificationRule":
@@ -108,7 +111,17 @@ class NotificationRule:
         Raises:
             RuleValidationError: With every fault, its field's path and the way out.
         """
-        return _RuleReader(Faults()).read(mapping)
+        rule = _RuleReader(Faults()).read(mapping)
+        object.__setattr__(rule, "_is_checked", True)
+        return rule
+
+    def checked(self) -> "NotificationRule":
+        """Return the rule itself where `from_dict` made it, else an equal one that it makes.
+
+        Raises:
+            RuleValidationError: The rule was put together by hand, and is not well formed.
+        """
+        return self if self._is_checked else NotificationRule.from_dict(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the rule as JSON values, of which `from_dict` makes an equal rule."""
@@ -133,8 +146,13 @@ class NotificationRule:
         return Schedule(self.schedule.interval, self.schedule.unit, zone)
 
 
-_FIELDS: Final = tuple(each.name for each in fields(NotificationRule))
+_FIELDS: Final = tuple(each.name for each in fields(NotificationRule) if each.init)
 _FILTERS: Final = tuple(each.name for each in fields(Filters))
+_SEVERITIES: Final = members(Severity)
+_CHANNELS: Final = members(ChannelType)
+_RECIPIENT_TYPES: Final = members(RecipientType)
+_MODES: Final = members(DeliveryMode)
+_INSTANT: Final = RuleSchedule(mode=DeliveryMode.INSTANT)
 
 
 @frozen
@@ -148,12 +166,13 @@ class _RuleReader:
         if found is None:
             raise RuleValidationError(self.faults.found)
         self.faults.unknown_fields("", found, _FIELDS)
-        given = {name: item for name, item in found.items() if item is not None}
-        values = {
-            name: getattr(self, f"_{name}")(name, given[name]) for name in _FIELDS if name in given
-        }
+        values: dict[str, Any] = {}
+        for name, read in _READERS:
+            item = found.get(name)
+            if item is not None:
+                values[name] = read(self, name, item)
         for name in ("rule_id", "tenant_id"):
-            if name not in given:
+            if found.get(name) is None:
                 self.faults.add(name, "is missing; every rule has one")
         if self.faults.found:
             raise RuleValidationError(self.faults.found)
@@ -183,13 +202,16 @@ class _RuleReader:
 
         return Filters(
             severity=values("severity", self._severity),
-            ip_address=values("ip_address", PredicateReader(self.faults).network),
+            ip_address=values("ip_address", self._network),
             event_type=values("event_type", self._event_type),
             host=values("host", self._host),
         )
 
+    def _network(self, path: str, value: object) -> str | None:
+        return PredicateReader(self.faults).network(path, value)
+
     def _severity(self, path: str, value: object) -> Severity | None:
-        return self.faults.choice(path, value, Severity)
+        return self.faults.choice(path, value, _SEVERITIES)
 
     def _event_type(self, path: str, value: object) -> str | None:
         text = self.faults.text(path, value)
@@ -205,7 +227,8 @@ class _RuleReader:
     def _host(self, path: str, value: object) -> str | None:
         text = self.faults.text(path, value)
         try:
-            if text is not None and is_glob(text):
+            # Without brackets there is nothing in a glob that could be wrong.
+            if text is not None and "[" in text and self.faults.may_compile(path, text):
                 compile_glob(text)
         except PatternError as error:
             self.faults.add(path, str(error))
@@ -216,9 +239,7 @@ class _RuleReader:
         if not isinstance(value, list | tuple):
             self.faults.add(path, f"{shown(value)} is not a list of predicates")
             return ()
-        reader = PredicateReader(self.faults)
-        read = [reader.read(f"{path}[{index}]", item) for index, item in enumerate(value)]
-        return tuple(predicate for predicate in read if predicate is not None)
+        return PredicateReader(self.faults).read_all(path, value)
 
     def _recipients(self, path: str, value: object) -> tuple[Recipient, ...] | None:
         return self._maybe_empty(path, value, self._recipient)
@@ -229,7 +250,7 @@ class _RuleReader:
             return None
         self.faults.unknown_fields(path, found, ("recipient_type", "recipient_id"))
         kind = self.faults.choice(
-            join(path, "recipient_type"), found.get("recipient_type"), RecipientType
+            join(path, "recipient_type"), found.get("recipient_type"), _RECIPIENT_TYPES
         )
         name = self._rule_id(join(path, "recipient_id"), found.get("recipient_id"))
         if kind is None or name is None:
@@ -240,7 +261,7 @@ class _RuleReader:
         return self._maybe_empty(path, value, self._channel)
 
     def _channel(self, path: str, value: object) -> ChannelType | None:
-        return self.faults.choice(path, value, ChannelType)
+        return self.faults.choice(path, value, _CHANNELS)
 
     def _maybe_empty(
         self, path: str, value: object, read: Callable[[str, object], T | None]
@@ -253,7 +274,7 @@ class _RuleReader:
         if found is None:
             return None
         self.faults.unknown_fields(path, found, ("mode", "interval", "unit"))
-        mode = self.faults.choice(join(path, "mode"), found.get("mode"), DeliveryMode)
+        mode = self.faults.choice(join(path, "mode"), found.get("mode"), _MODES)
         if mode is None:
             return None
         if mode is DeliveryMode.INSTANT:
@@ -262,7 +283,7 @@ class _RuleReader:
                     self.faults.add(
                         join(path, name), "belongs to digests; leave it out or write mode: digest"
                     )
-            return RuleSchedule(mode=mode)
+            return _INSTANT
         interval = self._checked(join(path, "interval"), check_interval, found.get("interval"))
         unit = self._checked(join(path, "unit"), check_unit, found.get("unit"))
         return RuleSchedule(mode=mode, interval=interval, unit=unit)
@@ -283,12 +304,17 @@ class _RuleReader:
             return None
         self.faults.unknown_fields(path, found, ("count", "per_seconds"))
         count, per_seconds = found.get("count"), found.get("per_seconds", 60)
-        if type(count) is not int or count < 1:
-            self.faults.add(join(path, "count"), f"{shown(count)} is no whole number from 1")
-            return None
-        if not is_number(per_seconds) or per_seconds <= 0:
+        if type(count) is not int or not 1 <= count <= RATE_COUNT_MAX:
             self.faults.add(
-                join(path, "per_seconds"), f"{shown(per_seconds)} is no number of seconds above 0"
+                join(path, "count"),
+                f"{shown(count)} is no whole number from 1 to {RATE_COUNT_MAX}",
+            )
+            return None
+        if not is_number(per_seconds) or not RATE_SECONDS_MIN <= per_seconds <= RATE_SECONDS_MAX:
+            self.faults.add(
+                join(path, "per_seconds"),
+                f"{shown(per_seconds)} is no number of seconds from {RATE_SECONDS_MIN} to"
+                f" {RATE_SECONDS_MAX}",
             )
             return None
         return RateLimit(count=count, per_seconds=per_seconds)
@@ -305,9 +331,18 @@ class _RuleReader:
                 path, f"{shown(value)} is no time with a zone; write it as 2026-06-15T10:00:00Z"
             )
             return None
-        return moment.astimezone(UTC)
+        try:
+            return moment.astimezone(UTC)
+        except OverflowError:
+            self.faults.add(path, f"{shown(value)} is not within the years 1 to 9999 of UTC")
+            return None
 
     _updated_at = _created_at
+
+
+_READERS: Final[Sequence[tuple[str, Callable[[_RuleReader, str, object], Any]]]] = tuple(
+    (name, getattr(_RuleReader, f"_{name}")) for name in _FIELDS
+)
 
 
 def _write(rule: NotificationRule) -> dict[str, Any]:

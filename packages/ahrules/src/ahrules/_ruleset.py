@@ -166,8 +166,11 @@ def _check_all(
     for given in rules:
         try:
             # A rule that was put together by hand is checked like one from outside.
-            mapping = given.to_dict() if isinstance(given, NotificationRule) else given
-            rule = NotificationRule.from_dict(mapping)
+            rule = (
+                given.checked()
+                if isinstance(given, NotificationRule)
+                else NotificationRule.from_dict(given)
+            )
         except RuleValidationError as error:
             tenant_id, rule_id = _name_of(given)
             errors.append(RuleError(tenant_id=tenant_id, rule_id=rule_id, errors=error.errors))
