@@ -395,5 +395,5 @@ def test_what_is_dropped_is_logged_once_a_minute_and_all_of_it(caplog):
 
 @pytest.mark.parametrize("setting", ["max_bytes", "max_age_seconds", "segment_bytes"])
 def test_limits_must_be_above_zero(tmp_path, setting):
-    with pytest.raises(ValueError, match=f"{setting} is 0; it must be above 0"):
+    with pytest.raises(ValueError, match=f"{setting} is 0; it must be a number above 0"):
         WAL.open(tmp_path, **{setting: 0})

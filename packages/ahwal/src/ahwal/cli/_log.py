@@ -64,8 +64,13 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; an exception's traceback follows on further lines."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        fields = "".join(f" {name}={value}" for name, value in extra_fields(record).items())
         text = record.getMessage().replace("\n", "\\n")
+        # The lines of the WAL have their fields in the text already.
+        fields = "".join(
+            f" {name}={value}"
+            for name, value in extra_fields(record).items()
+            if f" {name}=" not in text and f"({name}=" not in text
+        )
         line = f"{moment[:-6]}Z {record.levelname.lower()} {record.name}: {text}{fields}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)

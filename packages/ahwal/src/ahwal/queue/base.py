@@ -87,6 +87,7 @@ class Queue(Protocol):
 
         Raises:
             EntryTooLargeError: It can never fit.
+            TypeError: It is no bytes-like object.
             QueueError: It could not be stored; the queue is as before and goes on working.
         """
         ...
@@ -170,5 +171,28 @@ class Queue(Protocol):
 
 
 def own_copies(items: Iterable[bytes]) -> list[bytes]:
-    """Copies that the caller can no longer change (a bytes object is its own copy)."""
-    return [bytes(item) for item in items]
+    """Copies that the caller can no longer change (a bytes object is its own copy).
+
+    Raises:
+        TypeError: One of them is no bytes-like object.
+    """
+    copies = []
+    for item in items:
+        require_bytes(item)
+        copies.append(bytes(item))
+    return copies
+
+
+def require_bytes(item: object) -> None:
+    """Refuse what is no bytes-like object; of a number `bytes` would make that many zeros.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if not isinstance(item, bytes):
+        try:
+            memoryview(item)  # type: ignore[arg-type]  # it is asked whether it is one
+        except TypeError:
+            raise TypeError(
+                f"an entry is bytes, not {type(item).__name__}: encode a text or an object first"
+            ) from None

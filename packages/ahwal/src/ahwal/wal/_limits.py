@@ -12,9 +12,11 @@ _FIXED_BYTES = 256
 _QUARANTINE_SHARE = 10
 
 
-def _positive(_instance: object, attribute: "attrs.Attribute[Any]", value: float | None) -> None:
-    if value is not None and not value > 0:
-        raise ValueError(f"{attribute.name} is {value}; it must be above 0")
+def _positive(_instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+    unlimited = value is None and attribute.name == "max_age_seconds"
+    if not number and not unlimited:
+        raise ValueError(f"{attribute.name} is {value!r}; it must be a number above 0")
 
 
 @attrs.frozen(kw_only=True)

@@ -23,6 +23,7 @@ import attrs
 import google_crc32c
 
 from ahwal.errors import EntryTooLargeError
+from ahwal.queue.base import require_bytes
 
 HEADER_BYTES = 24
 PAYLOAD_BYTES_MAX = 16 * 1024 * 1024
@@ -88,7 +89,9 @@ def deflate(data: bytes) -> bytes:
 
     Raises:
         EntryTooLargeError: The data is over 64 MiB, or the payload over 16 MiB.
+        TypeError: The data is no bytes-like object.
     """
+    require_bytes(data)
     if len(data) > DATA_BYTES_MAX:
         raise EntryTooLargeError(
             f"an entry of {len(data)} bytes is over the limit of {DATA_BYTES_MAX}: split it",

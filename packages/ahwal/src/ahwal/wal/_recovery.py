@@ -101,7 +101,7 @@ def check_format(storage: Storage) -> bool:
     if text not in {b"", FORMAT}:
         found = text.decode("ascii", "replace")
         raise WALFormatError(
-            f"the WAL in this directory has format {found!r} and this version knows format 1: "
+            f"has format {found!r} and this version knows format 1: "
             "use a newer version, or another directory",
             found=found,
         )

@@ -10,18 +10,20 @@ from logging import Logger
 from types import TracebackType
 from typing import Self
 
-from ahwal.errors import WALClosedError, WALOpenError
+from ahwal.errors import WALClosedError
 from ahwal.queue.base import DropReason, Entry, Stats
-from ahwal.wal._assembly import Parts, assemble
+from ahwal.wal._assembly import Parts
 from ahwal.wal._commit import Committer, refused, unreadable
 from ahwal.wal._figures import Figures
 from ahwal.wal._index import Spot
 from ahwal.wal._limits import Limits
 from ahwal.wal._line import Commit
+from ahwal.wal._log import FiguresLogger
+from ahwal.wal._opening import open_parts
 from ahwal.wal._reader import decode_record
 from ahwal.wal._record import deflate
 from ahwal.wal._recovery import RecoveryReport
-from ahwal.wal._storage import PosixStorage, Storage, open_read
+from ahwal.wal._storage import Storage, open_read
 from ahwire import Clock
 
 
@@ -66,7 +68,7 @@ class WAL:
             logger: Where to log; `ahwal.wal` by default.
 
         Raises:
-            ValueError: A limit is not above zero, or the path is empty.
+            ValueError: A limit is no number above zero, or the path is empty.
             WALLockedError: The directory is in use.
             WALFormatError: A newer version wrote it.
             WALOpenError: It cannot be used for another reason, which is the cause.
@@ -76,14 +78,8 @@ class WAL:
         )
         if not os.fspath(path):
             raise ValueError("the WAL's path is empty: give it a directory")
-        logger = logger or logging.getLogger("ahwal.wal")
-        try:
-            parts = assemble(storage or PosixStorage(path), limits, clock, logger)
-        except OSError as error:
-            raise WALOpenError(
-                f"{os.fspath(path)} cannot be used for the WAL ({error.strerror or error}): "
-                "give it a directory this process may write to, with room"
-            ) from error
+        logger = FiguresLogger(logger or logging.getLogger("ahwal.wal"), path)
+        parts = open_parts(path, storage, limits, clock, logger)
         return cls(parts, logger)
 
     def __init__(self, parts: Parts, logger: Logger) -> None:
@@ -249,9 +245,8 @@ class WAL:
             self._keeper.acknowledge([entry_id])
             self._keeper.enforce()
             self._figures = self._count()
-        self._logger.warning(
-            "a batch of the WAL was given up on", extra={"entry_id": entry_id, "kept": kept}
-        )
+        text = "set aside" if kept else "given up: the quarantine has no room for it"
+        self._logger.warning("a batch of the WAL was %s", text, extra={"entry_id": entry_id})
         return kept
 
     def quarantined(self) -> list[Entry]:
