@@ -210,6 +210,13 @@ def test_a_bucket_that_leaves_the_calendar_says_so():
         bucket(datetime.max.replace(tzinfo=UTC), Schedule(1, "days", "UTC"))
 
 
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
+@pytest.mark.parametrize("instant", ["0001-06-01T12:00Z", "9999-06-01T12:00Z", "9999-12-28T12:00Z"])
+def test_the_calendar_s_first_and_last_year_have_buckets(zone, instant):
+    found = bucket(at(instant), Schedule(1, "days", zone))
+    assert found.start <= at(instant) < found.end
+
+
 def test_a_preview_is_made_of_adjoining_buckets():
     found = next_buckets(Schedule(1, "months", "Europe/Berlin"), at("2026-06-15T03:15Z"), 24)
     assert len(found) == 24

@@ -253,7 +253,11 @@ def counts(day, schedule):
 
 def shown(zone, first, last, step):
     """What a clock shows at each step: (Unix second, the hands as seconds from 1970)."""
-    return [(each, each + offset(zone, each)) for each in range(first, last, step)]
+    rules, found = load_zone(zone), []
+    for each in range(first, last, step):
+        shift = datetime.fromtimestamp(each, rules).utcoffset()
+        found.append((each, each + shift.days * DAY_SECONDS + shift.seconds))
+    return found
 
 
 def labels(hands, schedule):

@@ -32,6 +32,8 @@ _UNIT_SECONDS: Final = {Unit.MINUTES: 60, Unit.HOURS: 3_600}
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _FIRST_MONDAY: Final = 4  # 1970-01-05, counted from 1970-01-01
 _PREVIEW_MAX: Final = 10_000
+# Short, so that few stretches have a change, and long, so that there are few stretches.
+_CALM_SECONDS: Final = 8 * DAY_SECONDS
 
 
 @frozen
@@ -161,14 +163,31 @@ def _plan(schedule: Schedule) -> _Plan:
 
 def _edges(plan: _Plan, second: int) -> tuple[int, int]:
     """Return the first second of the bucket that holds `second`, and the first one after it."""
-    days = _days_of(plan.schedule.timezone, second // DAY_SECONDS)
-    place = 0
-    while second >= days[place].end:
-        place += 1
-    day = days[place]
-    if plan.within_day_seconds:
-        return _within_day(day, plan.within_day_seconds, second)
-    return _of_days(plan.schedule, day.number)
+    schedule, length = plan.schedule, plan.within_day_seconds
+    offset = _calm_offset(schedule.timezone, second // _CALM_SECONDS)
+    if offset is None:
+        day = _local_day(schedule.timezone, second)
+        return _within_day(day, length, second) if length else _of_days(schedule, day.number)
+    number, since_midnight = divmod(second + offset, DAY_SECONDS)
+    if not length:
+        return _of_days(schedule, number)
+    low = second - since_midnight % length
+    return low, min(low + length, second - since_midnight + DAY_SECONDS)
+
+
+@lru_cache(maxsize=16_384)
+def _calm_offset(zone: str, stretch: int) -> int | None:
+    """Return the offset that holds in a stretch, if none of its days can feel another one.
+
+    A change is felt for at most a day: by the day it happens on, and by the next one where clocks
+    went back over midnight.
+    """
+    low = stretch * _CALM_SECONDS - 2 * DAY_SECONDS
+    try:
+        found = pieces(zone, low, low + _CALM_SECONDS + 4 * DAY_SECONDS)
+    except OverflowError:
+        return None  # at an end of the calendar each day is looked at
+    return found[0].offset if len(found) == 1 else None
 
 
 @frozen
@@ -193,7 +212,7 @@ def _day_start(zone: str, number: int) -> int:
     )
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=4_096)
 def _days_of(zone: str, utc_day: int) -> tuple[_Day, ...]:
     """Return the local days that have an instant in a UTC day, in order."""
     low, high = utc_day * DAY_SECONDS, (utc_day + 1) * DAY_SECONDS
@@ -204,6 +223,14 @@ def _days_of(zone: str, utc_day: int) -> tuple[_Day, ...]:
         if start < end and start < high and end > low:
             found.append(_Day(number, start, end, tuple(pieces(zone, start, end))))
     return tuple(found)
+
+
+def _local_day(zone: str, second: int) -> _Day:
+    days = _days_of(zone, second // DAY_SECONDS)
+    place = 0
+    while second >= days[place].end:
+        place += 1
+    return days[place]
 
 
 def _of_days(schedule: Schedule, number: int) -> tuple[int, int]:
@@ -230,11 +257,7 @@ def _month_start(month: int) -> int:
 
 
 def _within_day(day: _Day, length: int, second: int) -> tuple[int, int]:
-    if len(day.pieces) == 1:
-        # The usual day: one offset, so a bucket is found by arithmetic.
-        wall_zero = day.number * DAY_SECONDS - day.pieces[0].offset
-        low = (second - wall_zero) // length * length + wall_zero
-        return max(low, day.start), min(low + length, day.end)
+    """Return the edges of a bucket of minutes or hours, on a day on or beside a change."""
     low = day.start
     for starts in _starts_within(day, length):
         if starts[0] > second:
@@ -247,7 +270,7 @@ def _within_day(day: _Day, length: int, second: int) -> tuple[int, int]:
 
 
 def _starts_within(day: _Day, length: int) -> Iterator[range]:
-    """Yield where the buckets of a day begin that changes its offset, in order, `length` apart."""
+    """Yield where the buckets of a day begin: in order, in runs of instants `length` apart."""
     offset, index = 0, None
     for piece in day.pieces:
         wall_zero = day.number * DAY_SECONDS - piece.offset
