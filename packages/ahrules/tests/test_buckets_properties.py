@@ -25,7 +25,6 @@ from ahrules import Schedule, Unit, _buckets, _zones, bucket, load_zone, zone_na
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2100, 12, 31, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
-SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 DAY_SECONDS = 86_400
 ALL_ZONES = sorted(zone_names())
@@ -322,6 +321,16 @@ def test_buckets_are_what_a_walk_through_the_hours_around_gives(case):
     assume(instant.year >= 1973)
     minute = int((instant - EPOCH).total_seconds()) // 60 * 60
     check_against_the_walk(hands_around(schedule.timezone, minute), schedule)
+
+
+@pytest.mark.parametrize("zone", ODD_ZONES)
+def test_a_day_of_hours_is_a_day_around_every_change(zone):
+    # Wherever a change lies in the stretches of time that `bucket` takes for calm.
+    hours, days = Schedule(24, Unit.HOURS, zone), Schedule(1, Unit.DAYS, zone)
+    for second in changes(zone):
+        for hour in (-20, -8, 4, 10, 16, 22, 28):
+            instant = EPOCH + timedelta(seconds=second) + hour * HOUR
+            assert bucket(instant, hours) == bucket(instant, days)
 
 
 @given(
