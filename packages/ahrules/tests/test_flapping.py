@@ -232,10 +232,13 @@ def test_settings_are_values_and_are_checked():
         {"changes": 101},
         {"window_seconds": 0},
         {"quiet_seconds": float("nan")},
+        {"quiet_seconds": 366 * 86_400 + 1},
+        {"window_seconds": 366 * 86_400 + 1},
         {"quiet_seconds": float("inf")},
     ):
         with pytest.raises(ValueError):
             FlapSettings(**wrong)
+    assert FlapSettings(window_seconds=366 * 86_400, changes=100).changes == 100
     with pytest.raises(ValueError, match="at least one"):
         FlapDetector(alerts_max=0)
     with pytest.raises(InstantError):
@@ -285,7 +288,9 @@ def test_a_restart_in_between_loses_and_repeats_nothing():
     for cut in range(len(script) + 1):
         before, after = FlapDetector(), FlapDetector()
         told = walk(before, *script[:cut])
-        after.observe(event(OPENED, 0, server="of the state before"[:2]))
+        for minute, kind in enumerate([OPENED, RESOLVED, OPENED, RESOLVED]):
+            after.observe(event(kind, minute, server="of-another-life"))
+        after.observe(event(OPENED, 0, server="and-steady"))
         after.restore(json.loads(json.dumps(before.snapshot())))
         assert after.snapshot() == before.snapshot()
         assert told + walk(after, *script[cut:]) == whole

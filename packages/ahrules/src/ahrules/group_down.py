@@ -277,8 +277,8 @@ class _Work:
             EventDraft.again(member.event, occurred_at=now, reason=_REASON)
             for _, member in _in_order(left)
         )
-        drafts = (self._tell(group, EventType.GROUP_UP, now), *again)
-        return self._step(attrs.evolve(self._state, group=None, recent=recent), drafts)
+        ended = (self._tell(group, EventType.GROUP_UP, now), *again)
+        return self._step(attrs.evolve(self._state, group=None, recent=recent), ended)
 
     def judge_recent(
         self, settings: GroupDownSettings, company_agents: int, now: datetime

@@ -15,13 +15,14 @@ is no text, is the empty string.
 
 - on `type` and `severity`: it holds for every value that there is;
 - on `server_id`, `agent_id` and `rule_id`: it holds for the empty string, or for each of a list of
-  texts of all kinds, as `.+` does;
+  ids of all kinds, as `.+` does;
 - on a label: it holds for the empty string, so that events without the label pass.
 
 A silence all of whose matchers choose nothing must say `all: true`: `re .*`, `ne` of a name that is
 none, `nre` and `eq` of the empty string alone are no choice.
 """
 
+import string
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
@@ -75,20 +76,30 @@ _VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "severity": tuple(EventSeverity),
     "type": tuple(EventType),
 }
-_IDS: Final = ("server_id", "agent_id", "rule_id")
-# Short and long, each printable sign by itself and beside another: a pattern that takes all of
-# these takes every id that there is.
-_PROBES: Final = (
-    *(chr(code) for code in range(33, 127)),
-    *(f"a{chr(code)}1" for code in range(33, 127)),
+# Short and long, each sign by itself and beside others: what takes all of these takes every one
+# that there is. Ids of servers and agents have a narrow form, ids of rules are any text.
+_IDS: Final = (
+    *string.ascii_letters,
+    *string.digits,
+    *(f"a{sign}1" for sign in "_.:-"),
     "web-1",
-    "WEB_2.example",
-    "agent_down",
+    "WEB_2.example:9",
     "0190b6f2-0000-7000-8000-000000000001",
     "z" * 128,
+)
+_TEXTS: Final = (
+    *_IDS,
+    *string.punctuation,
+    *(f"a{sign}1" for sign in string.punctuation + " "),
+    "agent_down",
     "Köln",
     "서버",
 )
+_PROBES: Final[Mapping[str, tuple[str, ...]]] = {
+    "server_id": _IDS,
+    "agent_id": _IDS,
+    "rule_id": _TEXTS,
+}
 
 
 def text_of(event: EventFields, label: str) -> str:
@@ -141,7 +152,7 @@ def _chooses(label: str, test: Test) -> bool:
         return not all(map(test, _VALUES[label]))
     if test(""):
         return False
-    return label not in _IDS or not all(map(test, _PROBES))
+    return label not in _PROBES or not all(map(test, _PROBES[label]))
 
 
 def fixed_values(silence: Silence) -> Iterator[tuple[str, str]]:

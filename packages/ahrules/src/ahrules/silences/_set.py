@@ -76,20 +76,19 @@ class _Company:
 
     all: tuple[_Compiled, ...]
     others: tuple[_Compiled, ...]
-    named: Mapping[str, Mapping[str, tuple[_Compiled, ...]]]
+    named: Mapping[str, Mapping[str, list[_Compiled]]]
 
     @classmethod
     def of(cls, silences: Iterable[_Compiled]) -> Self:
         every = tuple(sorted(silences, key=lambda each: each.silence.silence_id))
         others: list[_Compiled] = []
-        named: dict[str, dict[str, tuple[_Compiled, ...]]] = {}
+        named: dict[str, dict[str, list[_Compiled]]] = {}
         for each in every:
             label, value = next(fixed_values(each.silence), (None, ""))
             if label is None:
                 others.append(each)
             else:
-                values = named.setdefault(label, {})
-                values[value] = (*values.get(value, ()), each)
+                named.setdefault(label, {}).setdefault(value, []).append(each)
         return cls(every, tuple(others), named)
 
     def candidates(self, event: EventFields) -> list[_Compiled]:
