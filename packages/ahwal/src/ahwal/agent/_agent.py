@@ -31,11 +31,11 @@ from ahwal.agent._collecting import CollectLoop
 from ahwal.agent._config import AgentConfig
 from ahwal.agent._credentials import CredentialStore
 from ahwal.agent._delivery import DeliveryLoop
-from ahwal.agent._disk import Disk, OpenQueue, open_wal
+from ahwal.agent._disk import Disk, OpenQueue, memory_queue_bytes, open_wal
 from ahwal.agent._intake import Intake
 from ahwal.agent._inventory import InventoryReport, ReadInventory, basic_inventory
 from ahwal.agent._machine import is_same_machine, machine_id
-from ahwal.agent._status import AgentState, AgentStatus
+from ahwal.agent._status import AgentState, AgentStatus, LastKnown
 from ahwal.agent._status_file import StatusFile
 from ahwal.agent._tuning import Tuning
 from ahwal.agent._upkeep import UpkeepLoop
@@ -46,7 +46,6 @@ from ahwal.sender import Appended, Enqueued, Sender, SenderStatus
 from ahwire import Rng
 
 CLOSE_TIMEOUT_SECONDS = 3.0
-MEMORY_QUEUE_SHARE = 4
 
 
 class Agent:
@@ -124,6 +123,7 @@ class Agent:
         self._collecting: CollectLoop | None = None
         self._sender: Sender | None = None
         self._last_status: SenderStatus | None = None
+        self._last_known = LastKnown(look=self._look, in_child=self._intake.in_child)
         self._stop_wanted = threading.Event()
         self._stop_event: anyio.Event | None = None
         self._call_soon: CallSoon | None = None
@@ -189,7 +189,10 @@ class Agent:
         return self._intake.flush(timeout_seconds)
 
     def status(self) -> AgentStatus:
-        """Return all figures at this moment; from any thread."""
+        """Return all figures at this moment, from any thread; in a forked child the last ones."""
+        return self._last_known()
+
+    def _look(self) -> AgentStatus:
         started = self._started_at
         sender = self._last_status
         if sender is None and self._sender is not None:
@@ -361,9 +364,7 @@ class Agent:
             interval_seconds=self._tuning.effective.interval_seconds,
             catch_up_batches=self._tuning.effective.catch_up_batches,
             labels=self._tuning.effective.labels,
-            memory_bytes_max=min(
-                self._config.buffer_bytes_max, self._config.memory_limit_bytes // MEMORY_QUEUE_SHARE
-            ),
+            memory_bytes_max=memory_queue_bytes(self._config),
             on_appended=self._on_appended,
             on_config_etag=lambda etag: self._tell(lambda upkeep: upkeep.config_changed(etag)),
             on_renew_token=lambda: self._tell(lambda upkeep: upkeep.renewal_wanted()),

@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import field, fields, frozen
 
+from ahwal.agent._files import fixed_path
 from ahwal.agent._settings import SETTINGS, Kind, Setting, show_seconds
 from ahwal.errors import ConfigError
 from ahwal.sender._sendable import label_fault, shown
@@ -35,11 +36,12 @@ def default_state_dir() -> str:
 
 
 def _path(value: str | os.PathLike[str]) -> str:
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
+    given: Any = value
+    return fixed_path(given) if isinstance(given, (str, os.PathLike)) else given
 
 
 def _optional_path(value: str | os.PathLike[str] | None) -> str | None:
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
+    return value if value is None else _path(value)
 
 
 def _label_copy(labels: Mapping[str, str]) -> dict[str, str]:
@@ -61,7 +63,7 @@ class AgentConfig:
     """Settings of an agent. Every wrong value is named with its valid range.
 
     Types are not converted: `"false"` is no truth value and `"30"` no number. Paths may be
-    `pathlib.Path`, and names any collection of texts but a single text.
+    `pathlib.Path` and are kept from the root; names may be any collection of texts but one text.
 
     Attributes:
         collector_url: Address of the collector; None (default) for the one that enrolment gave.
@@ -171,7 +173,20 @@ def _text_fault(config: AgentConfig, setting: Setting, value: object) -> str | N
         return None
     if not isinstance(value, str):
         return setting.range
-    return "a text without a NUL character, which no system takes" if "\0" in value else None
+    if "\0" in value:
+        return "a text without a NUL character, which no system takes"
+    converter = getattr(fields(type(config)), setting.field).converter
+    return _path_fault(value) if value and converter in (_path, _optional_path) else None
+
+
+def _path_fault(path: str) -> str | None:
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return "a path that this system can write"
+    if not Path(path).is_absolute():
+        return "a path from the root, because the working directory is gone"
+    return None
 
 
 def _number_fault(config: AgentConfig, setting: Setting, value: object) -> str | None:

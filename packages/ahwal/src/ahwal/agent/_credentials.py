@@ -13,6 +13,7 @@ from pathlib import Path
 
 from attrs import field, frozen
 
+from ahwal.agent._files import fixed_path, read_small
 from ahwal.errors import CredentialsError, NotEnrolledError
 
 FILE_NAME = "credentials.json"
@@ -61,7 +62,7 @@ class CredentialStore:
     """
 
     def __init__(self, *, state_dir: str) -> None:
-        self._directory = Path(state_dir)
+        self._directory = Path(fixed_path(state_dir))
         self.path = self._directory / FILE_NAME
 
     def load(self) -> Credentials:
@@ -72,8 +73,7 @@ class CredentialStore:
             CredentialsError: It cannot be read, or is not what it should be.
         """
         try:
-            with self.path.open("rb") as stream:
-                data = stream.read(FILE_BYTES_MAX + 1)
+            data = read_small(self.path, FILE_BYTES_MAX + 1)
         except FileNotFoundError:
             raise NotEnrolledError(
                 f"{self.path} does not exist: this agent is not enrolled; "
@@ -85,7 +85,9 @@ class CredentialStore:
             ) from error
         try:
             return _from_json(json.loads(data[: FILE_BYTES_MAX + 1]))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (
+            ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError
+        ) as error:  # fmt: skip
             damage = type(error).__name__
         # Neither the error's own text nor a variable of this frame is to quote the token.
         del data

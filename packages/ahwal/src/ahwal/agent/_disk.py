@@ -15,6 +15,7 @@ from ahwal.wal import WAL
 
 RETRY_SECONDS = 60.0
 DIRECTORY_NAME = "wal"
+MEMORY_QUEUE_SHARE = 4
 
 OpenQueue = Callable[[], Queue]
 
@@ -34,6 +35,11 @@ def open_wal(config: AgentConfig) -> Queue:
         max_bytes=config.buffer_bytes_max,
         max_age_seconds=config.buffer_age_seconds_max,
     )
+
+
+def memory_queue_bytes(config: AgentConfig) -> int:
+    """Return how large the queue in memory may become, which holds what the disk refuses."""
+    return min(config.buffer_bytes_max, config.memory_limit_bytes // MEMORY_QUEUE_SHARE)
 
 
 class Disk:

@@ -12,11 +12,13 @@ from pathlib import Path
 
 from ahwal._threads import in_thread
 from ahwal._version import package_version
+from ahwal.agent._files import read_small
 from ahwal.errors import CredentialsError
 from ahwire.agent_pb2 import EnrollRequest
 
 _SYSTEM_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
 FILE_NAME = "machine-id"
+_BYTES_MAX = 4096
 
 
 def machine_id(state_dir: str) -> str | None:
@@ -27,7 +29,7 @@ def machine_id(state_dir: str) -> str | None:
     """
     for name in (*_SYSTEM_FILES, str(Path(state_dir) / FILE_NAME)):
         try:
-            text = Path(name).read_text(encoding="ascii").strip()
+            text = read_small(Path(name), _BYTES_MAX).decode("ascii").strip()
         except (OSError, UnicodeDecodeError):
             continue
         if text and text != "uninitialized":

@@ -1,5 +1,6 @@
 """The agent's state and figures at one moment."""
 
+from collections.abc import Callable
 from enum import StrEnum
 
 from attrs import frozen
@@ -62,3 +63,27 @@ class AgentStatus:
         if self.state is AgentState.RUNNING:
             return self.sender.line()
         return f"delivery={self.state} queued={self.sender.queued_batches}"
+
+
+class LastKnown:
+    """Gives the figures of the moment; in a child made by `fork` those that were given last.
+
+    The child has no part in the agent: its queue is the parent's, and a lock that a thread of the
+    parent held stays held. While an agent runs its status file asks every 10 s.
+
+    Args:
+        look: Gives the figures of the moment.
+        in_child: Whether this is such a child.
+    """
+
+    def __init__(self, *, look: Callable[[], AgentStatus], in_child: Callable[[], bool]) -> None:
+        self._look = look
+        self._in_child = in_child
+        self._seen: AgentStatus | None = None
+
+    def __call__(self) -> AgentStatus:
+        """Return the figures."""
+        seen = self._seen
+        if seen is None or not self._in_child():
+            seen = self._seen = self._look()
+        return seen

@@ -17,6 +17,7 @@ from pathlib import Path
 import anyio
 
 from ahwal._threads import DaemonCalls
+from ahwal.agent._files import fixed_path
 from ahwal.agent._status import AgentState, AgentStatus
 from ahwal.errors import BusyError
 
@@ -37,7 +38,7 @@ class StatusFile:
     def __init__(
         self, *, state_dir: str, read_status: Callable[[], AgentStatus], logger: logging.Logger
     ) -> None:
-        self._path = Path(state_dir) / FILE_NAME
+        self._path = Path(fixed_path(state_dir)) / FILE_NAME
         self._read_status = read_status
         self._log = logger
         # A thread that hangs in a dead disk is left behind, and the next write is left out.

@@ -13,6 +13,7 @@ from ahwal.agent._enrol import LICENSE_CHARS_MAX
 from ahwal.agent._enrol import enroll as enroll_agent
 from ahwal.cli._exit import ExitCode
 from ahwal.cli._log import configure_logging
+from ahwal.cli._say import say
 from ahwal.errors import ConfigError
 
 
@@ -21,7 +22,7 @@ def enroll(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
     configure_logging(config)
     license_text = read_license(options.license_file)
     credentials = anyio.run(partial(enroll_agent, config, license_text, force=options.force))
-    print(  # noqa: T201 - a command speaks so
+    say(
         f"enrolled: agent_id={credentials.agent_id} company_id={credentials.company_id} "
         f"server_id={credentials.server_id}"
     )

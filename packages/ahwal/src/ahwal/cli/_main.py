@@ -12,6 +12,7 @@ from ahwal.agent._load import load_config
 from ahwal.agent._settings import SETTINGS, Kind
 from ahwal.cli import _enroll, _run, _status, _wal
 from ahwal.cli._exit import ExitCode, exit_code
+from ahwal.cli._say import say
 from ahwal.errors import AhwalError, ConfigError
 
 DEFAULT_CONFIG_FILE = "/etc/ahwal/agent.yaml"
@@ -36,10 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command(read_config(options), options)
     except ConfigError as error:
         for problem in error.problems:
-            print(f"ahagent: {problem}", file=sys.stderr)  # noqa: T201 - a command speaks so
+            say(f"ahagent: {problem}", error=True)
         return ExitCode.CONFIGURATION
     except AhwalError as error:
-        print(f"ahagent: {error}", file=sys.stderr)  # noqa: T201 - a command speaks so
+        say(f"ahagent: {error}", error=True)
         return exit_code(error)
     except BrokenPipeError:
         # The reader of a pipe went away, as `head` does. Nothing more can be said to it.

@@ -4,7 +4,6 @@ import argparse
 import json
 import math
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,11 @@ import attrs
 from ahwal.agent._config import AgentConfig
 from ahwal.agent._credentials import CredentialStore
 from ahwal.agent._enrol import make_client
+from ahwal.agent._files import read_small
 from ahwal.agent._settings import SETTINGS, to_text
 from ahwal.agent._status_file import FILE_NAME as STATUS_FILE_NAME
 from ahwal.cli._exit import ExitCode
+from ahwal.cli._say import say, say_field
 from ahwal.errors import ConfigError, NotEnrolledError
 from ahwal.transport._url import without_credentials
 
@@ -46,22 +47,23 @@ def status(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
         "last_known": known,
     }
     if options.json:
-        _print(json.dumps(document, indent=2))
+        say(json.dumps(document, indent=2))
     else:
         for name in ("agent_id", "company_id", "server_id", "collector_url", "enrolled_at"):
-            _print(f"{name}: {document[name]}")
-        _print(f"token_expires_at: {document['token_expires_at'] or 'never'}")
-        _print(f"running: {'yes, pid ' + str(known.get('pid')) if running else 'no'}")
+            say_field(name, document[name])
+        say_field("token_expires_at", document["token_expires_at"] or "never")
+        say_field("running", f"yes, pid {known.get('pid')}" if running else "no")
         if known:
-            _print(f"last known: {known.get('line', '')} storage={known.get('storage', '')}")
+            line = f"{known.get('line', '')} storage={known.get('storage', '')}"
+            say_field("last known", line)
         for name, text in (("error", known.get("error")), ("last_error", sender.get("last_error"))):
             if text:
-                _print(f"{name}: {text}")
+                say_field(name, text)
     if "agent_revoked" in (known.get("state"), sender.get("state")):
         return ExitCode.REVOKED
     problem = _unwell(known, sender, running=running) if options.check else ""
     if problem:
-        print(f"ahagent: {problem}", file=sys.stderr)  # noqa: T201 - a command speaks so
+        say(f"ahagent: {problem}", error=True)
     return ExitCode.TEMPORARY if problem else ExitCode.OK
 
 
@@ -100,15 +102,15 @@ def check_config(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
     values["collector_url"] = url
     if options.json:
         shown = {setting.key: values[setting.field] for setting in SETTINGS}
-        _print(json.dumps(shown, indent=2))
+        say(json.dumps(shown, indent=2))
     else:
         for setting in SETTINGS:
             text = to_text(setting, values[setting.field])
-            _print(f"{setting.key}: {text}{source if setting.key == 'collector_url' else ''}")
+            say_field(setting.key, f"{text}{source if setting.key == 'collector_url' else ''}")
     if config.insecure_skip_verify:
-        print(  # noqa: T201 - a command speaks so
+        say(
             "WARNING: insecure_skip_verify is on: anyone on the way can read the token",
-            file=sys.stderr,
+            error=True,
         )
     if not url:
         raise ConfigError("collector_url is not set; it is required, such as https://host:8443")
@@ -117,8 +119,7 @@ def check_config(config: AgentConfig, options: argparse.Namespace) -> ExitCode:
 
 def _read_status(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as stream:
-            document = json.loads(stream.read(_FILE_BYTES_MAX))
+        document = json.loads(read_small(path, _FILE_BYTES_MAX))
     except (OSError, ValueError, RecursionError):
         # Nothing was ever written, or not by us: then nothing is known.
         return {}
@@ -135,7 +136,3 @@ def _alive(pid: object) -> bool:
     except (OSError, OverflowError):
         return False
     return True
-
-
-def _print(line: str) -> None:
-    print(line)  # noqa: T201 - a command speaks so

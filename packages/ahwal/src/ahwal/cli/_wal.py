@@ -19,6 +19,7 @@ from ahwal.agent._config import AgentConfig
 from ahwal.agent._disk import DIRECTORY_NAME
 from ahwal.cli._damage import damage_found, place_of, place_text
 from ahwal.cli._exit import ExitCode
+from ahwal.cli._say import say, say_field
 from ahwal.errors import ConfigError
 from ahwal.queue import Entry
 from ahwal.wal import WAL, PosixStorage
@@ -143,7 +144,7 @@ def _dump(directory: Path, *, limit: int) -> ExitCode:
         if limit and shown >= limit:
             break
         document = {"id": spot.id, "unix_ms": spot.unix_ms, **_contents(spot, entry)}
-        print(json.dumps(document, ensure_ascii=False))  # noqa: T201 - a command speaks so
+        say(json.dumps(document, ensure_ascii=False))
     return ExitCode.OK
 
 
@@ -203,17 +204,16 @@ def _batch(entry: Entry | OSError | None) -> MetricsBatch | None:
 
 def _show(document: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(document, indent=2))  # noqa: T201 - a command speaks so
+        say(json.dumps(document, indent=2))
         return
     for name, value in document.items():
         if name == "damage":
             for place in value:
-                print(f"damage: {place_text(place)}")  # noqa: T201 - a command speaks so
+                say_field("damage", place_text(place))
             continue
         # Times are Unix milliseconds for programs, and dates for people.
         at, is_time = name.removesuffix("_unix_ms"), name.endswith("_unix_ms")
-        line = f"{at}_at: {_time_text(value)}" if is_time else f"{name}: {value}"
-        print(line)  # noqa: T201 - a command speaks so
+        say_field(f"{at}_at" if is_time else name, _time_text(value) if is_time else value)
 
 
 def _time_text(unix_ms: int | None) -> str:
