@@ -35,14 +35,13 @@ def server_settings() -> str:
     lines = (
         (
             code(line.name),
-            code(settings.ENVIRONMENT_PREFIX + line.name.upper().replace(".", "_")),
             code(line.default),
             line.allowed,
             line.doc,
         )
         for line in settings.setting_lines()
     )
-    return rows(("setting", "environment", "default", "allowed", "what it is"), lines)
+    return rows(("setting", "default", "allowed", "what it is"), lines)
 
 
 def agent_settings() -> str:
@@ -61,8 +60,6 @@ def agent_settings() -> str:
     lines = (
         (
             code(s.key),
-            code(s.variable),
-            code(s.flag),
             code(s.field),
             default(s),
             s.range,
@@ -70,8 +67,12 @@ def agent_settings() -> str:
         )
         for s in table.SETTINGS
     )
-    heads = ("setting", "environment", "flag", "in `AgentConfig`", "default", "allowed")
-    return rows((*heads, "what it is"), lines)
+    heads = ("setting", "in `AgentConfig`", "default", "allowed", "what it is")
+    # The page gives one rule for all variables and flags; no setting may be an exception.
+    for s in table.SETTINGS:
+        name = s.key.replace(".", "_")
+        assert (s.variable, s.flag) == ("AH_" + name.upper(), "--" + name.replace("_", "-"))
+    return rows(heads, lines)
 
 
 def agent_exit_codes() -> str:
