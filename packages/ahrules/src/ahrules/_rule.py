@@ -196,16 +196,18 @@ class _RuleReader:
             return None
         self.faults.unknown_fields(path, found, _FILTERS)
 
-        def values(name: str, read: Callable[[str, object], T | None]) -> tuple[T, ...] | None:
-            given = found.get(name)
-            return None if given is None else self.faults.items(join(path, name), given, read)
-
         return Filters(
-            severity=values("severity", self._severity),
-            ip_address=values("ip_address", self._network),
-            event_type=values("event_type", self._event_type),
-            host=values("host", self._host),
+            severity=self._filter(found, "severity", self._severity),
+            ip_address=self._filter(found, "ip_address", self._network),
+            event_type=self._filter(found, "event_type", self._event_type),
+            host=self._filter(found, "host", self._host),
         )
+
+    def _filter(
+        self, found: Mapping[str, object], name: str, read: Callable[[str, object], T | None]
+    ) -> tuple[T, ...] | None:
+        given = found.get(name)
+        return None if given is None else self.faults.items(f"filters.{name}", given, read)
 
     def _network(self, path: str, value: object) -> str | None:
         return PredicateReader(self.faults).network(path, value)
