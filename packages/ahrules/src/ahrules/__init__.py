@@ -1,6 +1,7 @@
 """Which rule matches an event, which time bucket it falls in, how much may be told at once.
 
-Besides: which events silences suppress, which alerts flap, which agents went down as a group.
+Besides: when alerts of series open and end, which events silences suppress, which alerts flap,
+which agents went down as a group.
 
 Pure functions and immutable values: no I/O but the installed time-zone data, no clock, no state of
 its own (what the limiter, the detector and the tracker keep is their owner's). Every answer depends
@@ -59,10 +60,22 @@ from ahrules.silences import (
     mark_event,
     windows_between,
 )
+from ahrules.threshold import (
+    AlertState,
+    Evaluator,
+    EvaluatorBounds,
+    Series,
+    Transition,
+    TransitionKind,
+    TransitionReason,
+    read_threshold_rules,
+    series_key,
+)
 
 __all__ = [
     "GROUP_DOWN_DEFAULTS",
     "OVERFLOW_SCHEDULE",
+    "AlertState",
     "All",
     "AmbiguousRuleError",
     "AnyOf",
@@ -70,6 +83,8 @@ __all__ = [
     "Condition",
     "ConditionResult",
     "DownGroup",
+    "Evaluator",
+    "EvaluatorBounds",
     "EventDraft",
     "EventFields",
     "EventKey",
@@ -102,12 +117,16 @@ __all__ = [
     "RulesError",
     "Schedule",
     "ScheduleError",
+    "Series",
     "SilenceError",
     "SilenceSet",
     "SilenceWindow",
     "SnapshotError",
     "SuppressionTracker",
     "TokenBucketLimiter",
+    "Transition",
+    "TransitionKind",
+    "TransitionReason",
     "Unit",
     "UnknownZoneError",
     "batch_key",
@@ -123,6 +142,8 @@ __all__ = [
     "next_buckets",
     "observe_agents",
     "observe_alert",
+    "read_threshold_rules",
+    "series_key",
     "settle_alert",
     "windows_between",
     "zone_names",

@@ -1,0 +1,370 @@
+"""Threshold rules over the series of one company.
+
+Law: points move states by their own time (`_watch` has the table), newer ones only; silence and
+reminders are judged by ticks, by the caller's clock. Silence of a series is measured from the
+latest of its newest point's time, the tick before that point came, the tick at which its rule came,
+and the start. It counts once it is as long as the rule says and the server was seen as late as
+that. The start is the first tick, and again each tick that comes more than `blind_seconds` behind
+the one before, or before it: who did not look cannot tell silence.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf, isfinite, isnan
+from types import MappingProxyType
+
+import attrs
+
+from ahrules._ruleset import RuleError
+from ahrules.threshold._changing import RuleChange
+from ahrules.threshold._registry import Registry, added_rules, empty_book
+from ahrules.threshold._restoring import Restored
+from ahrules.threshold._rules import Compiled, make_book
+from ahrules.threshold._series import Series
+from ahrules.threshold._snapshot import encode
+from ahrules.threshold._telling import Teller, cause
+from ahrules.threshold._tracked import NEVER, EvaluatorBounds, Tracked
+from ahrules.threshold._transition import Transition, TransitionKind, TransitionReason
+from ahrules.threshold._watch import AlertState, Watch
+from ahrules.threshold._window import Window
+from ahwire.hub import ThresholdRule
+
+_OK = AlertState.OK
+_GOLDEN = 0.6180339887498949
+
+
+class Evaluator:
+    """Tells which alerts open and end, of one company; not safe for several threads.
+
+    One evaluator holds one company: tenants share no state, no bound and no snapshot. It does no
+    I/O and reads no clock. All times are Unix seconds. `restore` comes first, then `set_rules`,
+    then points and ticks. A tick every 10 seconds or so is meant.
+
+    Args:
+        company_id: The tenant. Rules of others are passed over.
+        no_data_after_seconds: Silence that counts, for rules that do not say.
+        blind_seconds: A tick that comes so much behind the one before is a new start.
+        idle_seconds: A series without an open alert leaves when no point came for so long.
+        bounds: How much is held; None: the defaults.
+    """
+
+    def __init__(
+        self,
+        *,
+        company_id: str,
+        no_data_after_seconds: float = 300.0,
+        blind_seconds: float = 120.0,
+        idle_seconds: float = 86_400.0,
+        bounds: EvaluatorBounds | None = None,
+    ) -> None:
+        for name, seconds in (
+            ("no_data_after_seconds", no_data_after_seconds),
+            ("blind_seconds", blind_seconds),
+            ("idle_seconds", idle_seconds),
+        ):
+            if not 0 < seconds < inf:
+                raise ValueError(f"{name} is {seconds}; it must be a number above 0")
+        self.company_id = company_id
+        self._no_data_after = no_data_after_seconds
+        self._blind = blind_seconds
+        self._idle = idle_seconds
+        self._registry = Registry(bounds or EvaluatorBounds(), empty_book())
+        self._teller = Teller(company_id)
+        self._now = NEVER
+        self._start = NEVER
+        self._spread = 0.0
+
+    # ------------------------------------------------------------------------------ what is told
+
+    def observe(
+        self, server: str, series: Series, ts: float, value: float | None
+    ) -> list[Transition]:
+        """Take a point and tell what it opens or ends; nothing, for nearly all.
+
+        None, NaN and infinities are no data: they fire nothing, resolve nothing and end no silence.
+        A point that is not newer than the series' newest moves no state; it counts in the window of
+        an aggregate, where it falls in. A point from the future makes those before it late: bound
+        it at the door.
+
+        Args:
+            server: Where the series is from.
+            series: Which one.
+            ts: The point's own time.
+            value: What it says.
+        """
+        registry = self._registry
+        if series.name not in registry.book.by_metric:
+            return []
+        host = registry.hosts.get(server)
+        tracked = host.series.get(series.key) if host is not None else None
+        if tracked is not None and not tracked.watches:
+            return self._pass_by(tracked)
+        if value is None or not _is_data(ts, value):
+            registry.drops["not_finite"] += 1
+            return []
+        if tracked is None:
+            tracked = registry.admit(server, series, self._now)
+            if tracked is None or not tracked.watches:
+                return []
+        if ts <= tracked.last_ts:
+            return self._take_late(tracked, ts, value)
+        return self._take(tracked, float(ts), float(value))
+
+    def host_seen(self, server: str, ts: float) -> None:
+        """The server gave a sign of life at `ts`, by the clock of the ticks."""
+        host = self._registry.hosts.get(server)
+        if host is not None and ts > host.seen_at:
+            host.seen_at = ts
+
+    def tick(self, now: float) -> list[Transition]:
+        """Tell which series fell silent and which reminders are due; let idle series leave.
+
+        Raises:
+            ValueError: `now` is no number.
+        """
+        if not isfinite(now):
+            raise ValueError(f"now is {now}; give Unix seconds")
+        now = float(now)
+        is_start = not self._now <= now <= self._now + self._blind
+        if is_start:
+            self._start = now
+        self._now = now
+        told: list[Transition] = []
+        gone = [
+            tracked
+            for host in self._registry.hosts.values()
+            for tracked in host.series.values()
+            if (is_start or tracked.due_at <= now) and self._look(tracked, now, told)
+        ]
+        for tracked in gone:
+            self._registry.leave(tracked)
+        self._registry.adopt_short(now)
+        return told
+
+    def set_rules(self, rules: Iterable[ThresholdRule], now: float) -> list[Transition]:
+        """Take these rules and no others, and tell which alerts that ends.
+
+        An alert of a changed rule stays, with its start, where the condition holds under the new
+        version for the last value; else it is resolved with `rule_changed`. One whose rule is gone,
+        disabled or refused is resolved with that reason. A rule that is as before changes nothing;
+        a changed aggregation begins with the last point.
+        """
+        book = make_book(
+            rules,
+            company_id=self.company_id,
+            no_data_after_seconds=self._no_data_after,
+            before=self._registry.book.rules,
+        )
+        return RuleChange(self._registry, self._teller, now=now, born_at=self._now).to(book)
+
+    def forget(self, server: str, now: float) -> list[Transition]:
+        """Take a server away: its alerts are resolved with `forgotten`, its series leave."""
+        told: list[Transition] = []
+        host = self._registry.hosts.get(server)
+        for tracked in list(host.series.values()) if host else ():
+            for watch in tracked.watches:
+                self._teller.close(tracked, watch, TransitionReason.FORGOTTEN, now, told)
+            self._registry.leave(tracked)
+        return told
+
+    # ------------------------------------------------------------------------------ what there is
+
+    @property
+    def refused(self) -> tuple[RuleError, ...]:
+        """The rules that cannot be used, with their faults by field path."""
+        return self._registry.book.refused
+
+    @property
+    def series_count(self) -> int:
+        """How many series are held."""
+        return self._registry.series
+
+    @property
+    def drops(self) -> Mapping[str, int]:
+        """What was not taken since the start, by reason.
+
+        Points: `not_finite`, `late`, `window_points_max` (left a window early). New series:
+        `series_max`, `key_chars_max`, `key_chars_total_max` (counted at each of their points),
+        `rule_series_max` (one rule does not watch one series).
+        """
+        return MappingProxyType(dict(self._registry.drops))
+
+    def state(self, rule_id: str, server: str, series_key: str) -> AlertState | None:
+        """Return the state of a rule over a series; None: it does not watch it."""
+        tracked = self._registry.get(server, series_key)
+        for watch in tracked.watches if tracked else ():
+            if watch.rule.rule.rule_id == rule_id:
+                return watch.state
+        return None
+
+    def open_alerts(self, now: float) -> Iterator[Transition]:
+        """Yield every open alert as it would be told now: as opened, with its own start."""
+        for tracked in self._registry:
+            for watch in tracked.watches:
+                if watch.is_open:
+                    told = watch.told(TransitionKind.OPENED, cause(watch))
+                    yield self._teller.transition(tracked, watch, told, now)
+
+    # -------------------------------------------------------------------------------- what is kept
+
+    def snapshot(self) -> bytes:
+        """Return all state and the rules, for `restore`; see `snapshot_chunks` for many series."""
+        return b"".join(self.snapshot_chunks())
+
+    def snapshot_chunks(self, series_max: int = 1_000) -> Iterator[bytes]:
+        """Yield the snapshot in parts of so many series, each encoded when it is asked for.
+
+        Points and ticks may come between two parts; each series stands as it was when its part was
+        made. The parts put together are a snapshot.
+
+        Raises:
+            SnapshotError: The rules were changed between two parts; begin anew.
+        """
+        registry = self._registry
+        rules = [compiled.rule for compiled in registry.book.rules.values()]
+        yield from encode(
+            self.company_id, rules, registry, series_max=series_max, epoch=lambda: registry.epoch
+        )
+
+    def snapshot_series(self, server: str, series_key: str) -> bytes | None:
+        """Return a snapshot of one series with its rules, to be stored with what it told."""
+        tracked = self._registry.get(server, series_key)
+        if tracked is None:
+            return None
+        rules = [watch.rule.rule for watch in tracked.watches]
+        return b"".join(encode(self.company_id, rules, [tracked], series_max=1, epoch=lambda: 0))
+
+    def restore(self, data: bytes) -> None:
+        """Become what the snapshot says, rules included; the next tick is a start.
+
+        Raises:
+            SnapshotError: It is damaged, of another version or another company; nothing changed.
+        """
+        old = self._registry
+        found = self._restored(data, known={})
+        registry = Registry(old.bounds, found.book)
+        registry.epoch, registry.drops = old.epoch + 1, old.drops
+        self._registry = registry
+        self._now = self._start = NEVER
+        for tracked in found.count():
+            registry.place(tracked)
+
+    def merge(self, data: bytes) -> None:
+        """Take over the series of a newer snapshot, such as `snapshot_series` gives, after restore.
+
+        Its rules are added where they are not known; a rule that is known stays as it is.
+
+        Raises:
+            SnapshotError: As `restore`.
+        """
+        registry = self._registry
+        before = registry.book
+        found = self._restored(data, known=before.rules)
+        book = attrs.evolve(found.book, disabled=before.disabled, refused=before.refused)
+        registry.book = book
+        registry.epoch += found.has_new_rules
+        for tracked in found.count():
+            old = registry.get(tracked.server, tracked.series.key)
+            if old is not None:
+                registry.leave(old)
+            registry.place(tracked)
+        for tracked in registry if found.has_new_rules else ():
+            registry.adopt(tracked, added_rules(book, before, tracked.series.name), self._now)
+            tracked.due_at = NEVER
+
+    # ------------------------------------------------------------------------------------- pieces
+
+    def _pass_by(self, tracked: Tracked) -> list[Transition]:
+        """Keep nothing of a point that no rule watches but that the series is there."""
+        tracked.heard_at = self._now
+        tracked.last_ts = NEVER
+        return []
+
+    def _take(self, tracked: Tracked, ts: float, value: float) -> list[Transition]:
+        """Judge a point that is newer than all before."""
+        last_ts = tracked.last_ts
+        tracked.last_ts = ts
+        tracked.last_value = value
+        tracked.heard_at = self._now
+        told: list[Transition] = []
+        for watch in tracked.watches:
+            rule = watch.rule
+            seen = value
+            if watch.window is not None:
+                seen = self._aggregate(watch, watch.window, ts, value)
+                if isnan(seen):
+                    continue
+            if watch.state is _OK and not rule.compare(seen, rule.threshold):
+                watch.value = seen  # as nearly always
+                continue
+            moves = watch.judge(ts, seen, last_ts)
+            self._teller.tell(tracked, watch, moves, ts, told)
+            if moves and moves[-1].kind is TransitionKind.OPENED and self._now > NEVER:
+                # An alert that begins in the past is told once, not once more as a reminder.
+                watch.pass_reminders(self._now)
+        return told
+
+    def _take_late(self, tracked: Tracked, ts: float, value: float) -> list[Transition]:
+        """Let a point count where a window reaches back to it, and move nothing."""
+        self._registry.drops["late"] += 1
+        for watch in tracked.watches:
+            if watch.window is not None:
+                watch.window.add_late(ts, value)
+        return []
+
+    def _aggregate(self, watch: Watch, window: Window, ts: float, value: float) -> float:
+        window.add(ts, value)
+        drops = self._registry.drops
+        if window.cut:
+            drops["window_points_max"] += window.cut
+            window.cut = 0
+        seen = watch.rule.aggregate(window)
+        if isnan(seen):
+            drops["not_finite"] += 1
+        return seen
+
+    def _look(self, tracked: Tracked, now: float, told: list[Transition]) -> bool:
+        """Tell what a tick finds, set when to look again, and say whether the series leaves."""
+        quiet_from = max(tracked.last_ts, tracked.heard_at, self._start)
+        idle = self._idle
+        due_at = inf
+        teller = self._teller
+        seen_at = self._registry.hosts[tracked.server].seen_at
+        stays = False
+        for watch in tracked.watches:
+            after = watch.rule.no_data_after
+            idle = max(idle, after)
+            deadline = max(quiet_from, watch.born_at) + after
+            if now < deadline:
+                due_at = min(due_at, deadline)
+            elif seen_at < deadline:
+                due_at = now
+            else:
+                # A point that ends this silence cannot be followed by another one any earlier.
+                due_at = min(due_at, now + after)
+                teller.tell(tracked, watch, watch.fall_silent(now), now, told)
+            if watch.remind(now):
+                reminder = watch.told(TransitionKind.REMINDER, cause(watch))
+                told.append(teller.transition(tracked, watch, reminder, now))
+            due_at = min(due_at, watch.next_reminder_at())
+            stays = stays or watch.is_open
+        due_at = min(due_at, quiet_from + idle)
+        # Looking too early costs little; series that came together must not all be due together.
+        self._spread = (self._spread + _GOLDEN) % 1.0
+        tracked.due_at = due_at - (due_at - now) * self._spread / 2
+        return not stays and now >= quiet_from + idle
+
+    def _restored(self, data: bytes, known: Mapping[str, Compiled]) -> Restored:
+        return Restored(
+            data,
+            company_id=self.company_id,
+            no_data_after_seconds=self._no_data_after,
+            points_max=self._registry.bounds.window_points_max,
+            known=known,
+        )
+
+
+def _is_data(ts: float, value: float) -> bool:
+    try:
+        return isfinite(value) and isfinite(ts)
+    except OverflowError:
+        return False  # an integer that no double holds

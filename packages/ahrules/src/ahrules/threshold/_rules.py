@@ -1,0 +1,280 @@
+"""Threshold rules made ready: which series one meets, and what it says of a value."""
+
+import json
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from attrs import define, frozen
+
+from ahrules._patterns import Pattern, PatternError, compile_glob, compile_pattern, is_glob
+from ahrules._ruleset import RuleError
+from ahrules.errors import FieldError
+from ahrules.threshold._series import Series
+from ahrules.threshold._window import AGGREGATES, Window
+from ahwire.errors import DecodeError
+from ahwire.hub import Aggregation, LabelMatcher, MatchOp, NoData, ThresholdOp, ThresholdRule
+
+Compare = Callable[[float, float], bool]
+
+_COMPARISONS: Final[Mapping[ThresholdOp, Compare]] = MappingProxyType(
+    {
+        ThresholdOp.GT: operator.gt,
+        ThresholdOp.GTE: operator.ge,
+        ThresholdOp.LT: operator.lt,
+        ThresholdOp.LTE: operator.le,
+        ThresholdOp.EQ: operator.eq,
+        ThresholdOp.NE: operator.ne,
+    }
+)
+_UPWARDS: Final = frozenset({ThresholdOp.GT, ThresholdOp.GTE})
+_DOWNWARDS: Final = frozenset({ThresholdOp.LT, ThresholdOp.LTE})
+
+
+@frozen(kw_only=True)
+class _Matcher:
+    label: str
+    text: str
+    pattern: Pattern | None
+    wanted: bool
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        found = labels.get(self.label, "")
+        met = found == self.text if self.pattern is None else self.pattern.matches_whole(found)
+        return met is self.wanted
+
+
+@define(eq=False, kw_only=True)
+class Compiled:
+    """A rule that can be used. `series` is the number of series that it watches now."""
+
+    rule: ThresholdRule
+    matchers: tuple[_Matcher, ...]
+    server_ids: frozenset[str] | None
+    server_globs: tuple[Pattern, ...]
+    compare: Compare
+    threshold: float
+    ends_at: float
+    no_data_after: float
+    series: int = 0
+
+    def meets(self, server: str, series: Series) -> bool:
+        """Tell whether the rule watches this series of this server."""
+        rule = self.rule
+        if rule.metric != series.name:
+            return False
+        if self.server_ids is not None and server not in self.server_ids:  # noqa: SIM102 - one condition a line
+            if not any(glob.matches_whole(server) for glob in self.server_globs):
+                return False
+        return all(matcher.holds(series.labels) for matcher in self.matchers)
+
+    def window(self, points_max: int) -> Window | None:
+        """Return an empty window for one series, or None where the last point says all."""
+        seconds = self.rule.agg_seconds
+        if self.rule.agg is Aggregation.LAST or seconds is None:
+            return None
+        return Window(seconds, points_max)
+
+    def aggregate(self, window: Window) -> float:
+        """Return what the window's points say together; NaN where that is no number."""
+        return AGGREGATES[self.rule.agg](window.values)
+
+    def farther(self, value: float, peak: float | None) -> float:
+        """Return whichever of the two is farther on the alert's side."""
+        assert peak is not None, "the condition holds, so it began with a value"
+        op = self.rule.op
+        if op in _UPWARDS:
+            return max(value, peak)
+        if op in _DOWNWARDS:
+            return min(value, peak)
+        threshold = self.threshold
+        return value if abs(value - threshold) > abs(peak - threshold) else peak
+
+    @property
+    def tells_silence(self) -> bool:
+        """Whether silence is an alert."""
+        return self.rule.no_data is NoData.ALERT
+
+
+def _matchers(matchers: Sequence[LabelMatcher], errors: list[FieldError]) -> tuple[_Matcher, ...]:
+    found = []
+    for index, matcher in enumerate(matchers):
+        pattern = None
+        if matcher.op in (MatchOp.RE, MatchOp.NRE):
+            try:
+                # The dot is any sign, as in a glob.
+                pattern = compile_pattern(f"(?s){matcher.value}")
+            except PatternError as error:
+                errors.append(FieldError(f"matchers[{index}].value", str(error)))
+                continue
+        found.append(
+            _Matcher(
+                label=matcher.label,
+                text=matcher.value,
+                pattern=pattern,
+                wanted=matcher.op in (MatchOp.EQ, MatchOp.RE),
+            )
+        )
+    return tuple(found)
+
+
+def _globs(servers: Sequence[str], errors: list[FieldError]) -> tuple[Pattern, ...]:
+    found = []
+    for index, server in enumerate(servers):
+        if not is_glob(server):
+            continue
+        try:
+            found.append(compile_glob(server))
+        except PatternError as error:
+            errors.append(FieldError(f"servers[{index}]", str(error)))
+    return tuple(found)
+
+
+def _resolve_fault(rule: ThresholdRule) -> FieldError | None:
+    ends_at, threshold = rule.resolve_threshold, rule.threshold
+    if ends_at is None:
+        return None
+    if rule.op in _UPWARDS:
+        wrong, side = ends_at > threshold, "at or below"
+    elif rule.op in _DOWNWARDS:
+        wrong, side = ends_at < threshold, "at or above"
+    else:
+        message = f"has no meaning with {rule.op}; leave it out"
+        return FieldError("resolve_threshold", message)
+    if not wrong:
+        return None
+    message = (
+        f"{ends_at} would end the alert before it begins; with {rule.op} it is {side} "
+        f"the threshold, {threshold}"
+    )
+    return FieldError("resolve_threshold", message)
+
+
+def _compile(rule: ThresholdRule, no_data_after_seconds: float) -> Compiled | RuleError:
+    errors: list[FieldError] = []
+    servers = rule.servers or ()
+    globs = _globs(servers, errors)
+    matchers = _matchers(rule.matchers, errors)
+    fault = _resolve_fault(rule)
+    if fault:
+        errors.append(fault)
+    if errors:
+        return refused(rule, *errors)
+    ends_at = rule.resolve_threshold
+    after = rule.no_data_after_seconds
+    return Compiled(
+        rule=rule,
+        matchers=matchers,
+        server_ids=frozenset(servers) if servers else None,
+        server_globs=globs,
+        compare=_COMPARISONS[rule.op],
+        threshold=rule.threshold,
+        ends_at=rule.threshold if ends_at is None else ends_at,
+        no_data_after=no_data_after_seconds if after is None else after,
+    )
+
+
+def refused(rule: ThresholdRule, *errors: FieldError) -> RuleError:
+    """Return what is wrong with a rule, beside its name."""
+    return RuleError(tenant_id=rule.company_id or "", rule_id=rule.rule_id, errors=errors)
+
+
+@frozen(kw_only=True)
+class RuleBook:
+    """The rules of one company, made ready.
+
+    Attributes:
+        rules: Those that are enabled and can be used, by id.
+        disabled: Ids of those that are not enabled.
+        refused: Those that cannot be used, in the order they came.
+        by_metric: The rules again, by the metric they watch.
+    """
+
+    rules: Mapping[str, Compiled]
+    disabled: frozenset[str]
+    refused: tuple[RuleError, ...]
+    by_metric: Mapping[str, Sequence[Compiled]]
+
+
+def make_book(
+    rules: Iterable[ThresholdRule],
+    *,
+    company_id: str,
+    no_data_after_seconds: float,
+    before: Mapping[str, Compiled],
+) -> RuleBook:
+    """Make the company's rules ready; a rule that is as before stays the same object.
+
+    Other companies' rules are passed over. Of two rules with one id the first is taken.
+    """
+    found: dict[str, Compiled] = {}
+    disabled: set[str] = set()
+    faults: list[RuleError] = []
+    seen: set[str] = set()
+    for rule in rules:
+        if rule.company_id not in (None, company_id):
+            continue
+        rule_id = rule.rule_id
+        if rule_id in seen:
+            message = f"{rule_id!r} is given twice; the first is taken, give the other its own id"
+            faults.append(refused(rule, FieldError("rule_id", message)))
+            continue
+        seen.add(rule_id)
+        old = before.get(rule_id)
+        if not rule.enabled:
+            disabled.add(rule_id)
+        elif old is not None and old.rule == rule:
+            found[rule_id] = old
+        else:
+            made = _compile(rule, no_data_after_seconds)
+            if isinstance(made, RuleError):
+                faults.append(made)
+            else:
+                found[rule_id] = made
+    by_metric: dict[str, list[Compiled]] = {}
+    for compiled in found.values():
+        by_metric.setdefault(compiled.rule.metric, []).append(compiled)
+    return RuleBook(
+        rules=found, disabled=frozenset(disabled), refused=tuple(faults), by_metric=by_metric
+    )
+
+
+def read_threshold_rules(data: bytes) -> tuple[tuple[ThresholdRule, ...], tuple[RuleError, ...]]:
+    """Read the hub's answer rule by rule, so that one that is not well formed costs no other.
+
+    Args:
+        data: UTF-8 JSON, `{"rules": [...]}`, also inside of `{"data": ...}`.
+
+    Returns:
+        The rules, and for each that does not keep the contract its faults by field path.
+
+    Raises:
+        DecodeError: The document itself cannot be read.
+    """
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(field="", reason=f"the rules are no JSON ({error})") from error
+    if isinstance(document, dict) and "rules" not in document:
+        document = document.get("data")
+    items = document.get("rules") if isinstance(document, dict) else None
+    if not isinstance(items, list):
+        raise DecodeError(field="rules", reason="is missing or no array; it holds the rules")
+    rules, faults = [], []
+    for index, item in enumerate(items):
+        try:
+            rules.append(ThresholdRule.from_json(json.dumps(item).encode()))
+        except DecodeError as error:
+            faults.append(_unread(index, item, error))
+    return tuple(rules), tuple(faults)
+
+
+def _unread(index: int, item: object, error: DecodeError) -> RuleError:
+    given = item if isinstance(item, dict) else {}
+    names = [given.get(name) for name in ("company_id", "rule_id")]
+    company_id, rule_id = (name if isinstance(name, str) else "" for name in names)
+    path = f"rules[{index}].{error.field}" if error.field else f"rules[{index}]"
+    return RuleError(
+        tenant_id=company_id, rule_id=rule_id, errors=(FieldError(path, error.reason),)
+    )

@@ -1,0 +1,293 @@
+"""The state of an evaluator as bytes.
+
+Law: lines of JSON. The first is the header (format, version, company, rules), then one line a
+series, then the trailer, which has the number of series and the CRC-32 of all bytes before it.
+What does not hold together is refused whole. A time that is not yet is null.
+"""
+
+import json
+import math
+import operator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from attrs import frozen
+
+from ahrules.errors import SnapshotError
+from ahrules.threshold._rules import Compiled
+from ahrules.threshold._series import Series
+from ahrules.threshold._tracked import NEVER, Tracked
+from ahrules.threshold._watch import AlertState, Watch
+from ahwire.errors import DecodeError
+from ahwire.hub import ThresholdRule
+
+_FORMAT: Final = "ahrules.threshold"
+_VERSION: Final = 1
+_SERIES_FIELDS: Final = 8
+_WATCH_FIELDS: Final = 9
+_load: Final = json.JSONDecoder().decode
+_dump: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def _time(instant: float) -> float | None:
+    return None if instant == NEVER else instant
+
+
+def _watch_row(watch: Watch) -> list[Any]:
+    return [
+        watch.rule.rule.rule_id,
+        int(watch.state),
+        watch.since,
+        watch.started_at,
+        watch.reminders,
+        watch.value,
+        watch.peak,
+        _time(watch.born_at),
+        None if watch.window is None else watch.window.points(),
+    ]
+
+
+def _series_row(tracked: Tracked) -> list[Any]:
+    series = tracked.series
+    return [
+        tracked.server,
+        series.name,
+        [text for pair in series.labels.items() for text in pair],
+        _time(tracked.last_ts),
+        tracked.last_value,
+        _time(tracked.heard_at),
+        tracked.is_short,
+        [_watch_row(watch) for watch in tracked.watches],
+    ]
+
+
+def encode(
+    company_id: str,
+    rules: Iterable[ThresholdRule],
+    series: Iterable[Tracked],
+    *,
+    series_max: int,
+    epoch: Callable[[], int],
+) -> Iterator[bytes]:
+    """Yield the lines in parts of `series_max` series, each made when it is asked for.
+
+    Raises:
+        SnapshotError: `epoch` is not what it was at the first part.
+    """
+    if series_max < 1:
+        raise ValueError(f"series_max is {series_max}; a part has at least one series")
+    began = epoch()
+    header = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "company_id": company_id,
+        "rules": [json.loads(rule.to_json()) for rule in rules],
+    }
+    lines = [_dump(header)]
+    count = crc = 0
+    for tracked in series:
+        lines.append(_dump(_series_row(tracked)))
+        count += 1
+        if count % series_max == 0:
+            part = ("\n".join(lines) + "\n").encode()
+            crc = zlib.crc32(part, crc)
+            lines = []
+            yield part
+            if epoch() != began:
+                raise SnapshotError(
+                    "the rules were changed while the snapshot was made; begin anew"
+                )
+    part = "".join(f"{line}\n" for line in lines).encode()
+    crc = zlib.crc32(part, crc)
+    yield part + f"{_dump({'series': count, 'crc32': crc})}\n".encode()
+
+
+@frozen(kw_only=True)
+class Row:
+    """One series of a snapshot, its types and ranges checked."""
+
+    server: str
+    series: Series
+    last_ts: float
+    last_value: float
+    heard_at: float
+    is_short: bool
+    watches: Sequence[Sequence[Any]]
+
+    def tracked(self, rules: Mapping[str, Compiled], points_max: int) -> Tracked:
+        """Return the series as it was, watched by these rules."""
+        tracked = Tracked(self.server, self.series)
+        tracked.last_ts, tracked.last_value = self.last_ts, self.last_value
+        tracked.heard_at, tracked.is_short = self.heard_at, self.is_short
+        for rule_id, state, since, started, reminders, value, peak, born, points in self.watches:
+            rule = rules[rule_id]
+            watch = Watch(rule, rule.window(points_max), NEVER if born is None else born)
+            watch.state, watch.since, watch.started_at = AlertState(state), since, started
+            watch.reminders, watch.value, watch.peak = reminders, value, peak
+            if watch.window is not None:
+                watch.window.fill(points or ())
+            tracked.watches.append(watch)
+        return tracked
+
+
+@frozen(kw_only=True)
+class Document:
+    """A snapshot that was read."""
+
+    company_id: str
+    rules: tuple[ThresholdRule, ...]
+    rows: tuple[Row, ...]
+
+
+def _refuse(where: str, reason: str) -> NoReturn:
+    raise SnapshotError(f"the snapshot is damaged: {where} {reason}; start from an older one")
+
+
+def read_document(data: bytes) -> Document:
+    """Read a snapshot whole.
+
+    Raises:
+        SnapshotError: It was cut, changed or is of another version; the message says where.
+    """
+    lines = data.split(b"\n")
+    if len(lines) < 3 or lines[-1]:
+        _refuse("it", f"has no whole trailer ({len(data)} bytes); it was cut or is something else")
+    trailer = _object(lines[-2], "the trailer")
+    header = _object(lines[0], "the header")
+    if header.get("format") != _FORMAT:
+        _refuse("the header", f"names the format {header.get('format')!r}, not {_FORMAT!r}")
+    if header.get("version") != _VERSION:
+        raise SnapshotError(
+            f"the snapshot has version {header.get('version')!r}, and this release reads "
+            f"{_VERSION}; read it with the release that wrote it"
+        )
+    body = data[: len(data) - len(lines[-2]) - 1]
+    if zlib.crc32(body) != trailer.get("crc32"):
+        _refuse("it", f"has the CRC-32 {zlib.crc32(body)}, not {trailer.get('crc32')!r}")
+    if len(lines) - 3 != trailer.get("series"):
+        _refuse("it", f"has {len(lines) - 3} series, not {trailer.get('series')!r}")
+    company_id = header.get("company_id")
+    if not isinstance(company_id, str):
+        _refuse("the header", "has no company_id")
+    rules = _rules(header.get("rules"))
+    by_id = {rule.rule_id: rule for rule in rules}
+    rows = [_Reader(number, by_id).row(line) for number, line in enumerate(lines[1:-2], start=2)]
+    if len({(row.server, row.series.key) for row in rows}) != len(rows):
+        _refuse("it", "has a series twice")
+    return Document(company_id=company_id, rules=rules, rows=tuple(rows))
+
+
+def _object(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        found = _load(line.decode())
+    except (ValueError, RecursionError):
+        _refuse(where, "is no JSON")
+    if not isinstance(found, dict):
+        _refuse(where, "is no object")
+    return found
+
+
+def _rules(items: object) -> tuple[ThresholdRule, ...]:
+    if not isinstance(items, list):
+        _refuse("the header", "has no rules")
+    rules = []
+    for index, item in enumerate(items):
+        try:
+            rules.append(ThresholdRule.from_json(json.dumps(item).encode()))
+        except DecodeError as error:
+            _refuse(f"rules[{index}]", f"of the header cannot be read ({error})")
+    return tuple(rules)
+
+
+class _Reader:
+    """Checks one line of a series."""
+
+    def __init__(self, number: int, rules: Mapping[str, ThresholdRule]) -> None:
+        self._line = number
+        self._rules = rules
+
+    def row(self, line: bytes) -> Row:
+        try:
+            fields = _load(line.decode())
+        except (ValueError, RecursionError):
+            self._refuse("", "is no JSON")
+        if not isinstance(fields, list) or len(fields) != _SERIES_FIELDS:
+            self._refuse("", f"is no array of {_SERIES_FIELDS}")
+        server, name, labels, last_ts, last_value, heard_at, is_short, watches = fields
+        for text, where in ((server, "server"), (name, "name")):
+            if not isinstance(text, str):
+                self._refuse(where, f"is {text!r}, no string")
+        if not isinstance(is_short, bool):
+            self._refuse("is_short", f"is {is_short!r}, neither true nor false")
+        if not isinstance(watches, list):
+            self._refuse("watches", "is no array")
+        return Row(
+            server=server,
+            series=Series(name=name, labels=self._labels(labels)),
+            last_ts=self._time(last_ts, "last_ts"),
+            last_value=self._number(last_value, "last_value"),
+            heard_at=self._time(heard_at, "heard_at"),
+            is_short=is_short,
+            watches=[self._watch(watch, f"watches[{at}]") for at, watch in enumerate(watches)],
+        )
+
+    def _labels(self, texts: object) -> dict[str, str]:
+        if not isinstance(texts, list) or len(texts) % 2 or not set(map(type, texts)) <= {str}:
+            self._refuse("labels", "are no names and as many values")
+        labels = dict(zip(texts[::2], texts[1::2], strict=True))
+        if len(labels) * 2 != len(texts):
+            self._refuse("labels", "have a name twice")
+        return labels
+
+    def _watch(self, fields: object, where: str) -> Sequence[Any]:
+        if not isinstance(fields, list) or len(fields) != _WATCH_FIELDS:
+            self._refuse(where, f"is no array of {_WATCH_FIELDS}")
+        rule_id, state, since, started_at, reminders, value, peak, born_at, points = fields
+        if not isinstance(rule_id, str) or rule_id not in self._rules:
+            self._refuse(f"{where}.rule_id", f"is {rule_id!r}, which is no rule of the header")
+        if type(state) is not int or not 0 <= state < len(AlertState):
+            self._refuse(f"{where}.state", f"is {state!r}; states are 0 to {len(AlertState) - 1}")
+        if type(reminders) is not int or reminders < 0:
+            self._refuse(f"{where}.reminders", f"is {reminders!r}, no count")
+        times = (since, started_at, 0 if born_at is None else born_at)
+        for number, name in zip(times, ("since", "started_at", "born_at"), strict=True):
+            self._number(number, f"{where}.{name}")
+        for number, name in ((value, "value"), (peak, "peak")):
+            if number is not None:
+                self._number(number, f"{where}.{name}")
+            elif state in (AlertState.PENDING, AlertState.FIRING, AlertState.KEPT):
+                self._refuse(f"{where}.{name}", "is null although the condition held")
+        if points is not None:
+            self._points(points, f"{where}.points")
+        return fields
+
+    def _points(self, points: object, where: str) -> None:
+        if not isinstance(points, list) or len(points) % 2:
+            self._refuse(where, "is no array of times and as many values")
+        # In one go, for there are many; then one by one, to say which.
+        if not set(map(type, points)) <= {float} or not all(map(math.isfinite, points)):
+            for number in points:
+                self._number(number, where)
+        half = len(points) // 2
+        if not all(map(operator.lt, points[: half - 1], points[1:half])):
+            self._refuse(where, "has times that do not rise")
+
+    def _number(self, number: object, where: str) -> float:
+        if type(number) is float and math.isfinite(number):
+            return number
+        if type(number) not in (int, float):
+            self._refuse(where, f"is {number!r}, no number")
+        try:
+            found = float(number)  # type: ignore[arg-type]  # its type was just asked
+        except OverflowError:
+            self._refuse(where, "is an integer that no double holds")
+        if not math.isfinite(found):
+            self._refuse(where, f"is {found}, which is not finite")
+        return found
+
+    def _time(self, number: object, where: str) -> float:
+        return NEVER if number is None else self._number(number, where)
+
+    def _refuse(self, where: str, reason: str) -> NoReturn:
+        _refuse(f"line {self._line}{f', {where},' if where else ''}", reason)

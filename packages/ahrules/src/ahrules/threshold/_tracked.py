@@ -1,0 +1,75 @@
+"""The series that an evaluator holds, by server."""
+
+import math
+from typing import Final
+
+from attrs import field, frozen, validators
+
+from ahrules.threshold._series import Series
+from ahrules.threshold._watch import Watch
+
+NEVER: Final = -math.inf
+"""The time of what has not happened yet."""
+
+
+@frozen(kw_only=True)
+class EvaluatorBounds:
+    """How much one evaluator holds. What does not fit is counted and not watched.
+
+    Attributes:
+        series_max: Series, with or without an alert, whose metric a rule names.
+        rule_series_max: Series that one rule watches.
+        window_points_max: Points of one rule's window over one series, 16 bytes each; when there
+            are more, the window reaches less far back.
+        key_chars_max: Characters of a series' key; an event carries no longer ones.
+        key_chars_total_max: Characters of all keys together.
+    """
+
+    series_max: int = field(default=200_000, validator=validators.ge(1))
+    rule_series_max: int = field(default=100_000, validator=validators.ge(1))
+    window_points_max: int = field(default=1_000, validator=validators.ge(1))
+    key_chars_max: int = field(default=65_536, validator=validators.ge(1))
+    key_chars_total_max: int = field(default=1 << 26, validator=validators.ge(1))
+
+
+class Tracked:
+    """A series of a server, and the rules over it.
+
+    Attributes:
+        last_ts: Time of its newest point.
+        last_value: What that said.
+        heard_at: The last tick before that came.
+        due_at: Before then no tick can have anything to say about it.
+        is_short: Whether a rule that meets it could not take one more series.
+    """
+
+    __slots__ = (
+        "due_at",
+        "heard_at",
+        "is_short",
+        "last_ts",
+        "last_value",
+        "series",
+        "server",
+        "watches",
+    )
+
+    def __init__(self, server: str, series: Series) -> None:
+        self.server = server
+        self.series = series
+        self.watches: list[Watch] = []
+        self.last_ts = NEVER
+        self.last_value = 0.0
+        self.heard_at = NEVER
+        self.due_at = NEVER
+        self.is_short = False
+
+
+class Host:
+    """A server: when it was seen, and its series by key."""
+
+    __slots__ = ("seen_at", "series")
+
+    def __init__(self) -> None:
+        self.seen_at = NEVER
+        self.series: dict[str, Tracked] = {}

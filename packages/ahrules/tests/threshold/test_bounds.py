@@ -1,0 +1,126 @@
+"""How much is held, and that what is not is counted."""
+
+import pytest
+
+from ahrules.threshold import Evaluator, EvaluatorBounds, Series
+
+
+@pytest.fixture(scope="session", name="limited")
+def _limited(rule, begin):
+    def make(*rules, idle_seconds=86_400.0, **bounds):
+        evaluator = Evaluator(
+            company_id="acme", idle_seconds=idle_seconds, bounds=EvaluatorBounds(**bounds)
+        )
+        evaluator.set_rules(rules or [rule()], begin)
+        evaluator.tick(begin)
+        return evaluator
+
+    return make
+
+
+def core(number):
+    return Series(name="cpu", labels={"core": str(number)})
+
+
+def test_series_beyond_the_bound_are_counted_and_those_held_work(limited, begin):
+    evaluator = limited(series_max=3)
+    told = [evaluator.observe("web-1", core(number), begin, 95) for number in range(5)]
+    assert [len(one) for one in told] == [1, 1, 1, 0, 0]
+    assert evaluator.series_count == 3
+    assert evaluator.drops == {"series_max": 2}
+    assert evaluator.observe("web-1", core(0), begin + 1, 5)
+    evaluator.forget("web-1", begin)
+    assert evaluator.observe("web-1", core(4), begin + 1, 95)
+
+
+def test_long_keys_and_many_keys_have_bounds(limited, begin):
+    evaluator = limited(key_chars_max=20, key_chars_total_max=30)
+    long = Series(name="cpu", labels={"path": "/" * 20})
+    assert evaluator.observe("web-1", long, begin, 95) == []
+    assert evaluator.observe("web-1", core(0), begin, 95)
+    assert evaluator.observe("web-1", core(1), begin, 95)
+    assert evaluator.observe("web-1", core(2), begin, 95) == []
+    assert evaluator.drops == {"key_chars_max": 1, "key_chars_total_max": 1}
+    evaluator.forget("web-1", begin)
+    assert evaluator.observe("web-1", core(2), begin, 95)
+
+
+def test_a_rule_that_is_full_takes_another_series_once_one_leaves(limited, rule, begin):
+    evaluator = limited(
+        rule(), rule(rule_id="r2", servers=["web-2"]), rule_series_max=2, idle_seconds=1_000
+    )
+    for number in range(4):
+        evaluator.observe("web-1", core(number), begin, 5)
+    assert evaluator.drops == {"rule_series_max": 2}
+    for at in range(100, 1_300, 100):
+        for number in (1, 2, 3):
+            evaluator.observe("web-1", core(number), begin + at, 5)
+        evaluator.tick(begin + at)
+    assert evaluator.series_count == 3  # the first one was idle and left
+    assert evaluator.observe("web-1", core(2), begin + 2_000, 95)
+    # The last one still waits, and was counted once.
+    assert evaluator.observe("web-1", core(3), begin + 2_000, 95) == []
+    assert evaluator.drops == {"rule_series_max": 2}
+    kept = evaluator.snapshot()
+    again = limited(rule_series_max=2)
+    again.restore(kept)
+    again.forget("web-9", begin)
+    assert again.state("r", "web-1", core(3).key) is None
+    only_one = [{"label": "core", "op": "eq", "value": "3"}]
+    again.set_rules([rule(), rule(rule_id="r3", matchers=only_one)], begin)
+    assert again.state("r3", "web-1", core(3).key).name == "OK"
+
+
+def test_an_idle_series_leaves_unless_its_alert_is_open(limited, rule, begin):
+    evaluator = limited(
+        rule(no_data="keep"),
+        rule(rule_id="r2", threshold=200, no_data_after_seconds=7_200),
+        idle_seconds=3_600,
+    )
+    evaluator.observe("web-1", core(0), begin, 95)
+    evaluator.observe("web-1", core(1), begin, 5)
+    evaluator.observe("web-2", core(1), begin, 5)
+    for at in range(0, 7_200, 60):
+        evaluator.tick(begin + at)
+        # Not before the longest silence that a rule asks about.
+        assert evaluator.series_count == 3
+    evaluator.tick(begin + 7_200)
+    assert evaluator.series_count == 1
+    assert evaluator.state("r", "web-1", core(0).key).name == "FIRING"
+
+
+def test_a_series_that_no_rule_meets_costs_no_state_and_leaves(limited, rule, begin):
+    evaluator = limited(rule(servers=["db-1"]), idle_seconds=600)
+    for at in (0, 100):
+        assert evaluator.observe("web-1", core(0), begin + at, 95) == []
+        assert evaluator.observe("web-1", core(0), begin + at, None) == []
+    assert (evaluator.series_count, evaluator.drops) == (1, {})
+    for at in range(0, 601, 100):
+        evaluator.tick(begin + at)
+    assert evaluator.series_count == 0
+
+
+def test_a_metric_of_no_rule_is_not_even_held(limited, begin):
+    evaluator = limited()
+    for number in range(100):
+        evaluator.observe("web-1", Series(name=f"mem{number}"), begin, 95)
+    assert evaluator.series_count == 0
+
+
+def test_the_drops_are_a_copy(limited, begin):
+    evaluator = limited()
+    with pytest.raises(TypeError):
+        evaluator.drops["late"] = 1
+
+
+@pytest.mark.parametrize("name", ["no_data_after_seconds", "blind_seconds", "idle_seconds"])
+@pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan")])
+def test_options_that_mean_nothing_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"{name} is {value}; it must be a number above 0"):
+        Evaluator(company_id="acme", **{name: value})
+
+
+def test_bounds_that_hold_nothing_are_refused():
+    for name in ("series_max", "rule_series_max", "window_points_max", "key_chars_max"):
+        with pytest.raises(ValueError):
+            EvaluatorBounds(**{name: 0})
