@@ -120,3 +120,14 @@ def test_an_unfinished_append_is_no_damage(config, tmp_path, capsys):
         file.write(segment.read_bytes()[:-3])
     assert commands.verify(config, options()) is ExitCode.OK
     assert json.loads(capsys.readouterr().out)["damage"] == []
+
+
+def test_an_absurd_number_is_not_gone_on_from(config, tmp_path, capsys):
+    with WAL.open(tmp_path / "wal") as queue:
+        for seq in (7, 2**64 - 1, 2**64 - 1):
+            last = queue.append(MetricsBatch(seq=seq).SerializeToString())
+        for entry_id in (last - 1, last - 2):
+            assert queue.quarantine(entry_id)
+    assert commands.requeue(config, options()) is ExitCode.OK
+    with WAL.open(tmp_path / "wal") as queue:
+        assert numbers(queue) == [2**64 - 1, 7, 8]

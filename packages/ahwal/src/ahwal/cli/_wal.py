@@ -22,6 +22,7 @@ from ahwal.cli._exit import ExitCode
 from ahwal.cli._say import say, say_field
 from ahwal.errors import ConfigError
 from ahwal.queue import Entry
+from ahwal.sender._batch import SEQ_MAX
 from ahwal.wal import WAL, PosixStorage
 from ahwal.wal._index import Spot
 from ahwal.wal._reader import Reader
@@ -179,13 +180,15 @@ def _requeue(directory: Path, config: AgentConfig, *, as_json: bool) -> ExitCode
     ) as queue:
         # The agent's numbers go on from that of the newest entry, which so must be the largest.
         batches = (_batch(entry) for _, entry in _entries(*_examine(directory)))
-        seq = max((batch.seq for batch in batches if batch is not None), default=0)
+        # One that is absurd is a stranger's, and gets a number of ours.
+        numbers = (batch.seq for batch in batches if batch is not None)
+        seq = max((number for number in numbers if number <= SEQ_MAX), default=0)
         moved = []
         for entry in queue.quarantined():
             data = None
             batch = _batch(entry)
             if batch is not None:
-                seq = max(seq + 1, batch.seq)
+                seq = max(seq + 1, batch.seq if batch.seq <= SEQ_MAX else 0)
                 batch.seq = seq
                 data = batch.SerializeToString()
             moved.append(queue.requeue(entry.id, data=data))

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 from ahwal.errors import AhwalError
 from ahwal.queue import MemoryQueue, Queue, Stats
+from ahwal.sender._batch import SEQ_MAX
 from ahwal.sender._books import Key
 from ahwire.agent_pb2 import MetricsBatch
 
@@ -76,7 +77,7 @@ class Backlog:
             self.last_error = None
             try:
                 self._move_memory(durable)
-            except QUEUE_ERRORS as error:
+            except Exception as error:  # noqa: BLE001 - see `append`
                 self.last_error = error
 
     def largest_seq(self) -> int:
@@ -88,7 +89,9 @@ class Backlog:
         with self.lock:
             try:
                 newest = None if self._durable is None else self._durable.newest()
-                return 0 if newest is None else max(newest.unix_ms, seq_of(newest.data))
+                # Each for itself, so that one that is absurd leaves the other.
+                used = () if newest is None else (newest.unix_ms, seq_of(newest.data))
+                return max((number for number in used if number <= SEQ_MAX), default=0)
             except QUEUE_ERRORS:
                 # The numbers then begin at the clock's time, which is nearly always above.
                 return 0
@@ -103,7 +106,7 @@ class Backlog:
             if self._durable is not None:
                 try:
                     self._move_memory(self._durable)
-                except QUEUE_ERRORS as error:
+                except Exception as error:  # noqa: BLE001 - see `append`
                     self.last_error = error
             return self._memory.stats().batches
 
@@ -114,7 +117,8 @@ class Backlog:
                 try:
                     self._move_memory(self._durable)
                     key = Key(durable=True, id=self._durable.append(data))
-                except QUEUE_ERRORS as error:
+                except Exception as error:  # noqa: BLE001 - see below
+                    # Whatever a queue raises, a mistake in it included, must not cost the batch.
                     self.last_error = error
                 else:
                     self.last_error = None

@@ -19,6 +19,10 @@ LEARNED_BYTES_MIN = 1024
 LEARNED_FOR_SECONDS = 3600.0
 
 
+# Milliseconds get there in the year 287396, and no counter in the life of a machine.
+SEQ_MAX = 2**53 - 1
+
+
 class SequenceNumbers:
     """Numbers that are never used twice by an agent: Unix milliseconds, or the last one plus one.
 
@@ -41,9 +45,13 @@ class SequenceNumbers:
             return self._last
 
     def above(self, used: int) -> None:
-        """Never return `used` or less from now on."""
+        """Never return `used` or less from now on, if it is a number that can have been given out.
+
+        One above `SEQ_MAX` is a stranger's or damage, and is ignored: going on from it would end
+        at the largest number that the protocol has. So the numbers never wrap.
+        """
         with self._lock:
-            self._last = max(self._last, used)
+            self._last = max(self._last, used if used <= SEQ_MAX else 0)
 
 
 class Ceilings:

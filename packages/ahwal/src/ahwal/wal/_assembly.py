@@ -85,7 +85,7 @@ def _connect(
     journal = JournalFile(
         storage, storage.size(_journal.NAME) or 0, whole=not found.journal.bad_lines
     )
-    age_clock = AgeClock(clock, found.newest_unix_ms)
+    age_clock = AgeClock(clock, found.index.newest_unix_ms)
     keeper = Keeper(
         storage=storage,
         index=found.index,

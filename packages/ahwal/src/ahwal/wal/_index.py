@@ -188,6 +188,11 @@ class Index:
                 return Spot(segment, position)
         return None
 
+    def newest_unix_ms(self, up_to_ms: int) -> int | None:
+        """The largest time of a record, done or not, that is not above a limit."""
+        newest = (segment.newest_unix_ms(up_to_ms) for segment in self._segments)
+        return max((unix_ms for unix_ms in newest if unix_ms is not None), default=None)
+
     def watermark(self, next_id: int) -> int:
         """The largest id up to which everything is done.
 

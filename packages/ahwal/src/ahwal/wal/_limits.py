@@ -1,5 +1,6 @@
 """How much a WAL may hold, and how it tells the age of what it holds."""
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -10,6 +11,7 @@ from ahwire import Clock, now_ms
 # What `format`, `lock` and the checkpoint with its temporary file take.
 _FIXED_BYTES = 256
 _QUARANTINE_SHARE = 10
+_AHEAD_MS_MAX = 100 * 365 * 86_400_000
 
 
 def _positive(_instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
@@ -54,11 +56,21 @@ class AgeClock:
     It starts at the wall clock or at the newest record's time, whichever is later, and goes on with
     the steady clock. So entries are not older after a step of the wall clock forward, and not from
     the future after a step back; what the wall clock says counts at the next opening.
+
+    A time over a hundred years ahead of the wall clock is no clock's that was merely wrong (1970
+    for today is), but nanoseconds for milliseconds, or worse. It does not count, because it would
+    make all other records look too old.
+
+    Args:
+        clock: The wall clock and the steady clock.
+        newest_up_to: Gives the largest time of a record that is not above a limit, both in Unix
+            milliseconds; None when there is none.
     """
 
-    def __init__(self, clock: Clock, newest_unix_ms: int | None) -> None:
+    def __init__(self, clock: Clock, newest_up_to: Callable[[int], int | None]) -> None:
         self._clock = clock
-        self._start_ms = max(now_ms(clock), newest_unix_ms or 0)
+        wall_ms = now_ms(clock)
+        self._start_ms = max(wall_ms, newest_up_to(wall_ms + _AHEAD_MS_MAX) or 0)
         self._start_monotonic = clock.monotonic()
 
     def unix_ms(self) -> int:

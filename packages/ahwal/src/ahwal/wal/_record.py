@@ -32,6 +32,7 @@ DATA_BYTES_MAX = 64 * 1024 * 1024
 # Larger ids are never given out, so one that is found is damage. It is far above what checkpoint
 # and journal may name, so that what is appended after the largest they may name can be read again.
 ID_MAX = 2**63 - 1
+UNIX_MS_MAX = 2**63 - 1
 
 _HEADER = struct.Struct("<IIQq")
 _LENGTH_AND_CRC = struct.Struct("<II")

@@ -8,7 +8,7 @@ import re
 from array import array
 from bisect import bisect_left
 
-from ahwal.wal._record import HEADER_BYTES, ID_MAX
+from ahwal.wal._record import HEADER_BYTES, ID_MAX, UNIX_MS_MAX
 
 _NAME = re.compile(r"[0-9a-f]{16}\.seg")
 
@@ -133,6 +133,9 @@ class Segment:
             record_id for record_id, done in zip(self._ids, self._done, strict=True) if not done
         ]
 
-    def newest_unix_ms(self) -> int | None:
-        """The largest time of its records; None when it has none."""
-        return max(self._times, default=None)
+    def newest_unix_ms(self, up_to_ms: int = UNIX_MS_MAX) -> int | None:
+        """The largest time of its records that is not above a limit; None when there is none."""
+        newest = max(self._times, default=None)
+        if newest is None or newest <= up_to_ms:
+            return newest
+        return max((unix_ms for unix_ms in self._times if unix_ms <= up_to_ms), default=None)
