@@ -29,6 +29,7 @@ from ahrules._zones import DAY_SECONDS, EPOCH, Piece, pieces
 from ahrules.errors import InstantError
 
 _UNIT_SECONDS: Final = {Unit.MINUTES: 60, Unit.HOURS: 3_600}
+_UNIT_DAYS: Final = {Unit.DAYS: 1, Unit.WEEKS: 7}
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _FIRST_MONDAY: Final = 4  # 1970-01-05, counted from 1970-01-01
 _PREVIEW_MAX: Final = 10_000
@@ -143,34 +144,44 @@ def _utc(second: int) -> datetime:
     return EPOCH + timedelta(0, second)
 
 
-@define(eq=False)
+@define(eq=False, kw_only=True)
 class _Plan:
-    """What is known of a schedule: its bucket's length, and the answer given last.
+    """What is known of a schedule: how long its buckets are, and the answer given last.
 
     Nearly all events are of now, so their bucket is the one of the event before. That answer is
     what would be computed again: remembering it changes no result.
     """
 
-    schedule: Schedule
+    zone: str
     within_day_seconds: int
+    days: int
+    first_day: int
+    months: int
     latest: tuple[int, int, Bucket] = (0, 0, Bucket(EPOCH, EPOCH))
 
 
 @lru_cache(maxsize=8_192)
 def _plan(schedule: Schedule) -> _Plan:
-    return _Plan(schedule, schedule.interval * _UNIT_SECONDS.get(schedule.unit, 0))
+    unit, interval = schedule.unit, schedule.interval
+    return _Plan(
+        zone=schedule.timezone,
+        within_day_seconds=interval * _UNIT_SECONDS.get(unit, 0),
+        days=interval * _UNIT_DAYS.get(unit, 0),
+        first_day=_FIRST_MONDAY if unit is Unit.WEEKS else 0,
+        months=interval,
+    )
 
 
 def _edges(plan: _Plan, second: int) -> tuple[int, int]:
     """Return the first second of the bucket that holds `second`, and the first one after it."""
-    schedule, length = plan.schedule, plan.within_day_seconds
-    offset = _calm_offset(schedule.timezone, second // _CALM_SECONDS)
+    length = plan.within_day_seconds
+    offset = _calm_offset(plan.zone, second // _CALM_SECONDS)
     if offset is None:
-        day = _local_day(schedule.timezone, second)
-        return _within_day(day, length, second) if length else _of_days(schedule, day.number)
+        day = _local_day(plan.zone, second)
+        return _within_day(day, length, second) if length else _of_days(plan, day.number)
     number, since_midnight = divmod(second + offset, DAY_SECONDS)
     if not length:
-        return _of_days(schedule, number)
+        return _of_days(plan, number)
     low = second - since_midnight % length
     return low, min(low + length, second - since_midnight + DAY_SECONDS)
 
@@ -180,7 +191,7 @@ def _calm_offset(zone: str, stretch: int) -> int | None:
     """Return the offset that holds in a stretch, if none of its days can feel another one.
 
     A change is felt for at most a day: by the day it happens on, and by the next one where clocks
-    went back over midnight.
+    went back over midnight. And a local midnight lies less than a day beside the one in UTC.
     """
     low = stretch * _CALM_SECONDS - 2 * DAY_SECONDS
     try:
@@ -200,10 +211,15 @@ class _Day:
     pieces: tuple[Piece, ...]
 
 
-@lru_cache(maxsize=65_536)
 def _day_start(zone: str, number: int) -> int:
     """Return the first instant whose local date is the day of that number, or a later one."""
     midnight = number * DAY_SECONDS
+    offset = _calm_offset(zone, midnight // _CALM_SECONDS)
+    return _first_instant(zone, midnight) if offset is None else midnight - offset
+
+
+@lru_cache(maxsize=16_384)
+def _first_instant(zone: str, midnight: int) -> int:
     # Offsets are shorter than a day, so the answer lies less than a day beside midnight in UTC.
     return next(
         first
@@ -233,20 +249,15 @@ def _local_day(zone: str, second: int) -> _Day:
     return days[place]
 
 
-def _of_days(schedule: Schedule, number: int) -> tuple[int, int]:
-    interval = schedule.interval
-    if schedule.unit is Unit.MONTHS:
-        today = date.fromordinal(_EPOCH_DAY + number)
-        first = (today.year * 12 + today.month - 1 - 1970 * 12) // interval * interval
-        low, high = _month_start(first), _month_start(first + interval)
-    elif schedule.unit is Unit.WEEKS:
-        length = 7 * interval
-        low = (number - _FIRST_MONDAY) // length * length + _FIRST_MONDAY
-        high = low + length
+def _of_days(plan: _Plan, number: int) -> tuple[int, int]:
+    if plan.days:
+        low = (number - plan.first_day) // plan.days * plan.days + plan.first_day
+        high = low + plan.days
     else:
-        low = number // interval * interval
-        high = low + interval
-    return _day_start(schedule.timezone, low), _day_start(schedule.timezone, high)
+        today = date.fromordinal(_EPOCH_DAY + number)
+        first = (today.year * 12 + today.month - 1 - 1970 * 12) // plan.months * plan.months
+        low, high = _month_start(first), _month_start(first + plan.months)
+    return _day_start(plan.zone, low), _day_start(plan.zone, high)
 
 
 @lru_cache(maxsize=4_096)
