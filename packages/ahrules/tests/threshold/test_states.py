@@ -14,53 +14,73 @@ RESOLVED = ("resolved", "condition")
 MINUTE = 60
 
 
-def timeline(bench, values, every=MINUTE):
-    """The minutes at which something was told: {minute: kinds}."""
-    found = {}
-    for number, value in enumerate(values):
-        told = bench.point(number * every, value)
-        if told:
-            found[number] = [kind for kind, _ in told]
-    return found
+LOOK_BACK = 5  # minutes
 
 
-# One point a minute: H holds, - does not, . is missing. The page docs/explanation/alert-states.md
-# sets these beside what Prometheus does.
+def prometheus(happens, *, for_seconds=0, keep_firing_seconds=0, **_others):
+    """What Prometheus tells by its documentation: one evaluation a minute, no stale markers.
+
+    At an evaluation the newest point counts that is less than the look-back old. `for` and
+    `keep_firing_for` count from evaluation to evaluation; an element that is not in the result is
+    not active.
+    """
+    told, active_at, firing, over_at = {}, None, False, None
+    for now in range(len(happens)):
+        seen = [sign for sign in happens[max(0, now - LOOK_BACK + 1) : now + 1] if sign != "."]
+        if seen and seen[-1] == "H":
+            active_at, over_at = now if active_at is None else active_at, None
+            if not firing and (now - active_at) * MINUTE >= for_seconds:
+                firing, told[now] = True, "opened"
+        elif firing:
+            over_at = now if over_at is None else over_at
+            if (now - over_at) * MINUTE >= keep_firing_seconds:
+                firing, active_at, over_at, told[now] = False, None, None, "resolved"
+        else:
+            active_at = None
+    return told
+
+
+FIVE = {"for_seconds": 300}
+KEEP = {"keep_firing_seconds": 180}
+BOTH = {"for_seconds": 60, "keep_firing_seconds": 60}
+# One point a minute: H holds, - does not, . is missing. In which minute what is told, and whether
+# Prometheus tells the same. The page docs/explanation/alert-states.md says so in words.
 TABLE = [
     # without `for`: with the first point that holds
-    ("-HH", {}, {1: "opened"}),
-    # for: with the first point at which it held for that long, not before
-    ("HHHHHH", {"for_seconds": 300}, {5: "opened"}),
-    ("HHHHH-", {"for_seconds": 300}, {}),
+    ("-HH", {}, {1: "opened"}, True),
+    # `for`: with the first point at which it held for that long, not before
+    ("HHHHHH", FIVE, {5: "opened"}, True),
+    ("HHHHH-", FIVE, {}, True),
     # one point that does not hold begins anew
-    ("HHH-HHHHHH", {"for_seconds": 300}, {9: "opened"}),
-    # missing points do not (Prometheus: they do once the look-back of 5 minutes is over)
-    ("H.H.H.H", {"for_seconds": 300}, {6: "opened"}),
-    ("H....H", {"for_seconds": 300}, {5: "opened"}),
-    ("H.....H.....H", {"for_seconds": 300}, {}),
-    ("H.....H....H", {"for_seconds": 300}, {11: "opened"}),
-    ("H.....H", {"for_seconds": 300, "no_data": "keep"}, {6: "opened"}),
+    ("HHH-HHHHHH", FIVE, {9: "opened"}, True),
+    # missing points do not; but an alert opens with a point, not with the last one taken again
+    ("H.HH.H", FIVE, {5: "opened"}, True),
+    ("H.H.H.H", FIVE, {6: "opened"}, False),
+    # a gap up to `no_data_after`, and a longer one
+    ("H....H", FIVE, {5: "opened"}, True),
+    ("H.....H....H", FIVE, {11: "opened"}, True),
+    ("H.....H.....H", FIVE, {}, True),
+    ("H.....H", FIVE | {"no_data": "keep"}, {6: "opened"}, False),
+    ("H......H", FIVE | {"no_data_after_seconds": 3_600}, {7: "opened"}, False),
     # without `keep_firing`: over with the first point that does not hold
-    ("H-", {}, {0: "opened", 1: "resolved"}),
-    # keep_firing counts from the first point that does not hold
-    ("H-----", {"keep_firing_seconds": 180}, {0: "opened", 4: "resolved"}),
-    ("H--H---", {"keep_firing_seconds": 180}, {0: "opened"}),
-    ("H--H----", {"keep_firing_seconds": 180}, {0: "opened", 7: "resolved"}),
-    # missing points neither end nor prolong it
-    ("H-...-", {"keep_firing_seconds": 180}, {0: "opened", 5: "resolved"}),
-    # back within keep_firing: no second `for`
-    ("HH-H", {"for_seconds": 60, "keep_firing_seconds": 180}, {1: "opened"}),
-    # after it: `for` again
-    (
-        "HH--HH",
-        {"for_seconds": 60, "keep_firing_seconds": 60},
-        {1: "opened", 3: "resolved", 5: "opened"},
-    ),
+    ("H-", {}, {0: "opened", 1: "resolved"}, True),
+    # `keep_firing` counts from the first point that does not hold
+    ("H-----", KEEP, {0: "opened", 4: "resolved"}, True),
+    ("H--H---", KEEP, {0: "opened"}, True),
+    ("H--H----", KEEP, {0: "opened", 7: "resolved"}, True),
+    # missing points neither end nor prolong it; and an alert ends with a point
+    ("H-..-", KEEP, {0: "opened", 4: "resolved"}, True),
+    ("H-...-", KEEP, {0: "opened", 5: "resolved"}, False),
+    # missing points are not points that do not hold
+    ("H.....H", {}, {0: "opened"}, False),
+    # back within `keep_firing`: no second `for`; after it: `for` again
+    ("HH-H", {"for_seconds": 60} | KEEP, {1: "opened"}, True),
+    ("HH--HH", BOTH, {1: "opened", 3: "resolved", 5: "opened"}, True),
 ]
 
 
-@pytest.mark.parametrize(("happens", "fields", "told"), TABLE)
-def test_for_and_keep_firing_as_documented(bench, rule, happens, fields, told):
+@pytest.mark.parametrize(("happens", "fields", "told", "as_prometheus"), TABLE)
+def test_for_and_keep_firing_beside_prometheus(bench, rule, happens, fields, told, as_prometheus):
     one = bench(rule(**fields))
     found = {}
     for minute, sign in enumerate(happens):
@@ -68,6 +88,7 @@ def test_for_and_keep_firing_as_documented(bench, rule, happens, fields, told):
             for kind, _ in one.point(minute * MINUTE, 95 if sign == "H" else 5):
                 found[minute] = kind
     assert found == told
+    assert (prometheus(happens, **fields) == told) is as_prometheus
 
 
 def test_an_alert_fires_exactly_at_for_and_not_a_moment_before(bench, rule):

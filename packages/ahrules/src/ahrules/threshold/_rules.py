@@ -8,15 +8,17 @@ from typing import Final
 
 from attrs import define, frozen
 
-from ahrules._patterns import Pattern, PatternError, compile_glob, compile_pattern, is_glob
+from ahrules._patterns import Pattern, PatternError, compile_glob, is_glob
 from ahrules._ruleset import RuleError
 from ahrules.errors import FieldError
+from ahrules.silences._matching import compile_matcher
 from ahrules.threshold._series import Series
 from ahrules.threshold._window import AGGREGATES, Window
 from ahwire.errors import DecodeError
-from ahwire.hub import Aggregation, LabelMatcher, MatchOp, NoData, ThresholdOp, ThresholdRule
+from ahwire.hub import Aggregation, LabelMatcher, NoData, ThresholdOp, ThresholdRule
 
 Compare = Callable[[float, float], bool]
+_Matcher = tuple[str, Callable[[str], bool]]
 
 _COMPARISONS: Final[Mapping[ThresholdOp, Compare]] = MappingProxyType(
     {
@@ -30,19 +32,6 @@ _COMPARISONS: Final[Mapping[ThresholdOp, Compare]] = MappingProxyType(
 )
 _UPWARDS: Final = frozenset({ThresholdOp.GT, ThresholdOp.GTE})
 _DOWNWARDS: Final = frozenset({ThresholdOp.LT, ThresholdOp.LTE})
-
-
-@frozen(kw_only=True)
-class _Matcher:
-    label: str
-    text: str
-    pattern: Pattern | None
-    wanted: bool
-
-    def holds(self, labels: Mapping[str, str]) -> bool:
-        found = labels.get(self.label, "")
-        met = found == self.text if self.pattern is None else self.pattern.matches_whole(found)
-        return met is self.wanted
 
 
 @define(eq=False, kw_only=True)
@@ -67,7 +56,8 @@ class Compiled:
         if self.server_ids is not None and server not in self.server_ids:  # noqa: SIM102 - one condition a line
             if not any(glob.matches_whole(server) for glob in self.server_globs):
                 return False
-        return all(matcher.holds(series.labels) for matcher in self.matchers)
+        # An absent label is the empty string.
+        return all(test(series.labels.get(label, "")) for label, test in self.matchers)
 
     def window(self, points_max: int) -> Window | None:
         """Return an empty window for one series, or None where the last point says all."""
@@ -100,22 +90,10 @@ class Compiled:
 def _matchers(matchers: Sequence[LabelMatcher], errors: list[FieldError]) -> tuple[_Matcher, ...]:
     found = []
     for index, matcher in enumerate(matchers):
-        pattern = None
-        if matcher.op in (MatchOp.RE, MatchOp.NRE):
-            try:
-                # The dot is any sign, as in a glob.
-                pattern = compile_pattern(f"(?s){matcher.value}")
-            except PatternError as error:
-                errors.append(FieldError(f"matchers[{index}].value", str(error)))
-                continue
-        found.append(
-            _Matcher(
-                label=matcher.label,
-                text=matcher.value,
-                pattern=pattern,
-                wanted=matcher.op in (MatchOp.EQ, MatchOp.RE),
-            )
-        )
+        try:
+            found.append((matcher.label, compile_matcher(matcher)))
+        except PatternError as error:
+            errors.append(FieldError(f"matchers[{index}].value", str(error)))
     return tuple(found)
 
 
