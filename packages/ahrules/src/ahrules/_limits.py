@@ -21,8 +21,17 @@ RULE_VALUES_MAX: Final = 50_000
 PATTERN_BYTES_MAX: Final = 1 << 18
 """What RE2 may use for one pattern: its program and its states."""
 
+PATTERN_TEXT_CHARS_MAX: Final = 65_536
+"""Characters of a text that a pattern is asked about: the rest is as if it were not there.
+
+The time is linear in the text, but some patterns take ten microseconds a character.
+"""
+
 RULE_PATTERN_CHARS_MAX: Final = 20_000
-"""Characters in all patterns and globs of one rule together: what it costs to compile them."""
+"""Characters in all patterns, and in all globs with brackets, of one rule together."""
+
+PATTERN_CHARS_COUNTED_MIN: Final = 200
+"""As so many characters counts a shorter pattern of `matches`: a rule has at most a hundred."""
 
 PATTERNS_KEPT_MAX: Final = 1_024
 """Compiled patterns that a rule set keeps; with more, the least a match costs is to compile."""

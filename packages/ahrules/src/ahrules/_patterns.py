@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import re2
 
-from ahrules._limits import PATTERN_BYTES_MAX, PATTERNS_KEPT_MAX
+from ahrules._limits import PATTERN_BYTES_MAX, PATTERN_TEXT_CHARS_MAX, PATTERNS_KEPT_MAX
 from ahrules._reading import is_unicode
 
 GLOB_SIGNS: Final = frozenset("*?[")
@@ -70,9 +70,6 @@ def is_glob(text: str) -> bool:
 
 class _GlobPattern(Pattern):
     """A glob as a pattern of Python's: such patterns take what has no UTF-8, and RE2's do not."""
-
-    def search(self, text: str) -> bool:
-        return super().search(text) and is_unicode(text)
 
     def matches_whole(self, text: str) -> bool:
         return super().matches_whole(text) and is_unicode(text)
@@ -160,14 +157,17 @@ class PatternCache:
         return len(self._patterns) + len(self._globs)
 
     def search(self, pattern: str, text: str) -> bool:
-        """Tell whether a pattern that `compile_pattern` takes is found anywhere in the text."""
+        """Tell whether a pattern that `compile_pattern` takes is found in the text's beginning.
+
+        That is its first `PATTERN_TEXT_CHARS_MAX` characters; most texts are shorter.
+        """
         found = self._patterns.get(pattern)
         if found is None:
             # To begin anew needs no order of use, which threads would have to agree on.
             if len(self._patterns) >= self._kept_max:
                 self._patterns = {}
             found = self._patterns[pattern] = compile_pattern(pattern)
-        return found.search(text)
+        return found.search(text[:PATTERN_TEXT_CHARS_MAX])
 
     def matches_glob(self, glob: str, text: str) -> bool:
         """Tell whether a glob that `compile_glob` takes matches the whole text."""

@@ -19,6 +19,7 @@ from ahrules._limits import (
     LOOKUP_BYTES_MAX,
     LOOKUP_DEPTH_MAX,
     NUMBER_BITS_MAX,
+    PATTERN_CHARS_COUNTED_MIN,
     PREDICATE_DEPTH_MAX,
     PREDICATES_MAX,
 )
@@ -239,7 +240,7 @@ class PredicateReader:
     def _text(self, path: str, op: Op, value: object) -> str | None:
         text = self.faults.text(path, value)
         if text is not None and op is Op.MATCHES:
-            if not self.faults.may_compile(path, text):
+            if not self.faults.may_compile(path, max(len(text), PATTERN_CHARS_COUNTED_MIN)):
                 return None
             try:
                 compile_pattern(text)

@@ -166,9 +166,9 @@ class Faults:
                 kept[found] = None
         return tuple(kept)
 
-    def may_compile(self, path: str, pattern: str) -> bool:
-        """Tell whether the rule may have one more pattern; compiling takes time."""
-        self._pattern_chars += len(pattern)
+    def may_compile(self, path: str, chars: int) -> bool:
+        """Tell whether the rule may have one more pattern: compiling and asking take time."""
+        self._pattern_chars += chars
         if self._pattern_chars <= RULE_PATTERN_CHARS_MAX:
             return True
         self.add(

@@ -230,7 +230,7 @@ class _RuleReader:
         text = self.faults.text(path, value)
         try:
             # Without brackets there is nothing in a glob that could be wrong.
-            if text is not None and "[" in text and self.faults.may_compile(path, text):
+            if text is not None and "[" in text and self.faults.may_compile(path, len(text)):
                 compile_glob(text)
         except PatternError as error:
             self.faults.add(path, str(error))

@@ -82,9 +82,10 @@ def test_matches_stay_sorted_when_ids_come_in_any_order():
 
 def test_two_threads_get_the_answers_of_one():
     rng = random.Random(3)
-    rules = [random_rule(rng, f"r{number}")[0] for number in range(200)]
-    events = [random_event(rng) for _ in range(100)]
-    alone = [compile_rules(rules).match(event) for event in events]
+    rules = [random_rule(rng, f"r{number}")[0] for number in range(100)]
+    events = [random_event(rng) for _ in range(40)]
+    one = compile_rules(rules)
+    alone = [one.match(event) for event in events]
     shared = compile_rules(rules)
     found = {}
 
@@ -197,6 +198,19 @@ def test_the_patterns_of_a_rule_are_bounded_together():
     assert list(found) == ["filters.host[22]"]
 
 
+def test_a_rule_asks_at_most_a_hundred_patterns():
+    predicate = {"field": "a", "op": "matches", "value": "a"}
+    assert compile_rules([a_rule(predicates=[predicate] * 100)]).errors == ()
+    assert list(faults(predicates=[predicate] * 101)) == ["predicates[100].value"]
+
+
+def test_a_pattern_sees_the_beginning_of_a_long_text():
+    rule_set = compile_rules([a_rule(predicates=[{"field": "a", "op": "matches", "value": "b$"}])])
+    assert rule_set.match(an_event(payload={"a": "a" * 65_535 + "b"}))
+    assert rule_set.match(an_event(payload={"a": "a" * 65_535 + "b" + "c" * 65_536}))
+    assert not rule_set.match(an_event(payload={"a": "a" * 65_536 + "b"}))
+
+
 def test_the_values_of_a_rule_are_bounded_together():
     predicate = {"field": "a", "op": "in", "value": list(range(10_000))}
     found = faults(predicates=[predicate] * 6)
@@ -207,6 +221,13 @@ def test_the_faults_that_are_told_are_bounded():
     assert len(faults(filters={"severity": [str(number) for number in range(9_999)]})) == FAULTS_MAX
     assert len(faults(**{f"field{number}": 1 for number in range(5_000)})) == FAULTS_MAX
     assert len(faults(predicates=[7] * 5_000)) == FAULTS_MAX
+    many = {f"field{number}": 1 for number in range(FAULTS_MAX - 1)}
+    assert len(faults(**many, name=5, enabled=5)) == FAULTS_MAX
+
+
+def test_half_a_surrogate_pair_is_no_whole_text_of_a_pattern():
+    assert compile_pattern("a.").matches_whole("ab")
+    assert not compile_pattern("a.").matches_whole("a\ud800")
 
 
 def deep(levels):
