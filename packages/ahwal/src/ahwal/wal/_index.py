@@ -49,6 +49,8 @@ class Index:
     def __init__(self) -> None:
         self._segments: list[Segment] = []
         self._first_ids: list[int] = []
+        # Kept, because thousands of segments may hold no record at all.
+        self._largest_id = 0
         self._places: dict[int, Place] = {}
         # The places of replacements that are not done, in order. They are few.
         self._placed: list[Place] = []
@@ -76,15 +78,13 @@ class Index:
     @property
     def largest_id(self) -> int:
         """The largest id of a record that is present; 0 when there is none."""
-        for segment in reversed(self._segments):
-            if len(segment):
-                return segment.last_id
-        return 0
+        return self._largest_id
 
     def add_segment(self, segment: Segment) -> None:
         """Take up a segment whose ids are larger than all before."""
         # The name of a segment without records may be damage's or a stranger's, and says nothing.
         first_id = segment.record_id(0) if len(segment) else self.largest_id + 1
+        self._largest_id = max(self._largest_id, segment.last_id)
         self._segments.append(segment)
         self._first_ids.append(first_id)
         self.live += segment.live
@@ -100,6 +100,8 @@ class Index:
         del self._segments[at], self._first_ids[at]
         self.dead.discard(segment)
         self.segment_bytes -= segment.size_bytes
+        if len(segment) and segment.last_id == self._largest_id:
+            self._largest_id = next((s.last_id for s in reversed(self._segments) if len(s)), 0)
 
     def forget_name(self, name: str) -> None:
         """Forget the segment of this name, if there is one."""
@@ -110,6 +112,7 @@ class Index:
     def add(self, segment: Segment, record_id: int, payload_bytes: int, unix_ms: int) -> None:
         """A whole record was added to the end of the last segment."""
         segment.add(record_id, segment.size_bytes, payload_bytes, unix_ms)
+        self._largest_id = record_id
         size_bytes = HEADER_BYTES + payload_bytes
         segment.size_bytes += size_bytes
         self.segment_bytes += size_bytes

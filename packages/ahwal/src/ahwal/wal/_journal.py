@@ -20,7 +20,7 @@ The file is rewritten together with the checkpoint, without the lines that no lo
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 import google_crc32c
@@ -31,6 +31,7 @@ from ahwal.wal._storage import File, Storage, replace_file, write_all
 NAME = "journal"
 # A damaged or foreign file is not read past this; ours is rewritten long before.
 SIZE_BYTES_MAX = 64 * 1024 * 1024
+_PIECE_BYTES = 1024 * 1024
 _LINE = re.compile(rb"((?:ack|put)(?: \d{1,19})+) ([0-9a-fA-F]{8})")
 
 
@@ -73,14 +74,12 @@ def encode_put(put: Put) -> bytes:
     return _line(f"put {put.old} {' '.join(map(str, put.new))}")
 
 
-def decode(content: bytes) -> Journal:
-    """What a file's content says. Never fails."""
+def decode(content: Iterable[bytes]) -> Journal:
+    """What a file's content, given in pieces, says. Never fails."""
     acks: set[int] = set()
     puts: list[Put] = []
+    lines = _Lines(content)
     bad_lines = 0
-    lines = content.split(b"\n")
-    # What is behind the last newline was never finished.
-    bad_lines += bool(lines.pop())
     for line in lines:
         match = _LINE.fullmatch(line)
         if match is None or int(match[2], 16) != google_crc32c.value(match[1]):
@@ -95,7 +94,42 @@ def decode(content: bytes) -> Journal:
             puts.append(Put(ids[0], tuple(ids[1:])))
         else:
             bad_lines += 1
+    # What is behind the last newline was never finished.
+    bad_lines += bool(lines.rest)
     return Journal(acks=frozenset(acks), puts=tuple(puts), bad_lines=bad_lines)
+
+
+def pieces(file: File) -> Iterator[bytes]:
+    """What is read of a file, in pieces.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    for offset in range(0, SIZE_BYTES_MAX, _PIECE_BYTES):
+        piece = file.read(offset, _PIECE_BYTES)
+        if not piece:
+            break
+        yield piece
+
+
+class _Lines:
+    """The lines of a content that comes in pieces.
+
+    Attributes:
+        rest: What is behind the last newline, after the last line.
+    """
+
+    def __init__(self, content: Iterable[bytes]) -> None:
+        self._content = content
+        self.rest = bytearray()
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._content:
+            first, *others = piece.split(b"\n")
+            self.rest += first
+            for other in others:
+                yield bytes(self.rest)
+                self.rest = bytearray(other)
 
 
 class JournalFile:

@@ -34,7 +34,8 @@ class RecoveryReport:
     Attributes:
         records: Valid records in the segments, done or not.
         segments: Segments that could be read.
-        damaged_records: Places in which a record was and could not be read.
+        damaged_records: Records that could not be read. What stands between two valid ones counts
+            as one where nothing tells how many there were.
         torn_bytes: Bytes of an unfinished append or of zeros at the end of the last segment.
         missing_ids: Ids between two segments that nothing accounts for. Some are lost records, some
             were never given out: failed appends skip ids.
@@ -115,8 +116,8 @@ def examine(storage: Storage, logger: Logger) -> Found:
         OSError: The directory cannot be read.
     """
     index, ignored, unreadable_id, torn_bytes = _read_segments(storage, logger)
-    checkpoint = _checkpoint.decode(_read(storage, _checkpoint.NAME, _checkpoint.SIZE_BYTES_MAX))
-    journal = _journal.decode(_read(storage, _journal.NAME, _journal.SIZE_BYTES_MAX))
+    checkpoint = _checkpoint.decode(_read_checkpoint(storage))
+    journal = _read_journal(storage)
     largest_id = index.largest_id
     believed = checkpoint.readable and (not largest_id or checkpoint.watermark <= largest_id)
     watermark = checkpoint.watermark if believed else 0
@@ -124,7 +125,7 @@ def examine(storage: Storage, logger: Logger) -> Found:
     report = RecoveryReport(
         records=index.live,
         segments=len(segments),
-        damaged_records=sum(len(segment.damage) for segment in segments) - bool(torn_bytes),
+        damaged_records=sum(s.damaged_records for s in segments) - bool(torn_bytes),
         torn_bytes=torn_bytes,
         missing_ids=_missing_ids(segments, watermark, journal),
         ignored_names=tuple(ignored),
@@ -145,16 +146,25 @@ def examine(storage: Storage, logger: Logger) -> Found:
     )
 
 
-def _read(storage: Storage, name: str, size_max: int) -> bytes:
-    """A file's content, where none is `b""` for a journal and a readable zero for a checkpoint."""
+def _read_checkpoint(storage: Storage) -> bytes:
+    """The checkpoint's content, where none is a readable zero."""
     try:
-        content = read_whole(storage, name, size_max)
+        content = read_whole(storage, _checkpoint.NAME, _checkpoint.SIZE_BYTES_MAX)
     except OSError:
         # A directory in its place, or a bad sector: the same as a file that says nothing.
         return b"?"
-    if content is None:
-        return b"0\n" if name == _checkpoint.NAME else b""
-    return content
+    return b"0\n" if content is None else content
+
+
+def _read_journal(storage: Storage) -> Journal:
+    """What the journal says; what a bad sector hides says nothing."""
+    try:
+        with open_read(storage, _journal.NAME) as file:
+            return _journal.decode(_journal.pieces(file))
+    except FileNotFoundError:
+        return _journal.decode([])
+    except OSError:
+        return _journal.decode([b"?"])
 
 
 def _read_segments(storage: Storage, logger: Logger) -> tuple[Index, list[str], int, int]:

@@ -7,7 +7,7 @@ from ahwal.wal._quarantine import FOLDER, Quarantine
 from ahwal.wal._recovery import FORMAT, FORMAT_NAME
 from ahwal.wal._scan import is_zeros
 from ahwal.wal._segment import Segment
-from ahwal.wal._storage import Storage, replace_file
+from ahwal.wal._storage import File, Storage, replace_file
 
 _REPLACED = (FORMAT_NAME, _checkpoint.NAME, _journal.NAME)
 
@@ -57,31 +57,35 @@ def settle_last_segment(
     file = storage.open(segment.name)
     try:
         clean = True
-        if segment.damage:
-            offset, size = segment.damage[-1]
-            if offset + size == segment.size_bytes:
-                try:
-                    kept = is_zeros(file, offset, size) or quarantine.keep_damage(
-                        segment.name, file, offset, size
-                    )
-                    file.truncate(offset)
-                except OSError as error:
-                    clean = False
-                    logger.warning(
-                        "the damaged end of a segment of the WAL could not be set aside and stays",
-                        extra={"segment": segment.name, "bytes": size, "error": str(error)},
-                    )
-                else:
-                    if not kept:
-                        logger.warning(
-                            "the damaged end of a segment of the WAL was cut off; the quarantine "
-                            "has no room for it",
-                            extra={"segment": segment.name, "bytes": size},
-                        )
-                    segment.damage.pop()
-                    segment.size_bytes = offset
+        while clean and segment.damage and sum(segment.damage[-1]) == segment.size_bytes:
+            clean = _cut_off_damage(file, quarantine, segment, logger)
         file.datasync()
     finally:
         file.close()
     storage.sync_directory()
     return clean and len(segment) > 0
+
+
+def _cut_off_damage(file: File, quarantine: Quarantine, segment: Segment, logger: Logger) -> bool:
+    """Set the last damage of a segment, which ends it, aside; False when the disk refuses."""
+    offset, size = segment.damage[-1]
+    try:
+        kept = is_zeros(file, offset, size) or quarantine.keep_damage(
+            segment.name, file, offset, size
+        )
+        file.truncate(offset)
+    except OSError as error:
+        logger.warning(
+            "the damaged end of a segment of the WAL could not be set aside and stays",
+            extra={"segment": segment.name, "bytes": size, "error": str(error)},
+        )
+        return False
+    if not kept:
+        logger.warning(
+            "the damaged end of a segment of the WAL was cut off; the quarantine "
+            "has no room for it",
+            extra={"segment": segment.name, "bytes": size},
+        )
+    segment.damage.pop()
+    segment.size_bytes = offset
+    return True

@@ -65,6 +65,10 @@ class _Window:
             self._start, begin = offset, 0
         return self._block[begin : begin + size]
 
+    def next_data(self, offset: int) -> int:
+        """The first offset from `offset` on where there may be anything but a hole."""
+        return self._file.next_data(offset) if offset < self._size else self._size
+
     def _read(self, offset: int, size: int) -> bytes:
         """The bytes there, with zeros for those that the disk cannot give, unless it gives none."""
         try:
@@ -100,7 +104,8 @@ class _Scanner:
             header = self._valid(offset, last_id)
             if header is None:
                 end = self._next(offset, last_id)
-                self._segment.damage.append((offset, end - offset))
+                # What reaches the end may be what an append left that was cut short.
+                self._segment.add_damage(offset, end - offset, apart=end == self._size)
                 offset = end
                 continue
             self._segment.add(header.id, offset, header.length_bytes, header.unix_ms)
@@ -127,11 +132,10 @@ class _Scanner:
         return header.holds(payload)
 
     def _next(self, offset: int, last_id: int) -> int:
-        """Where the first record behind the damage at `offset` begins, or the file ends."""
-        while (end := self._end(offset, last_id)) is not None:
-            if end >= self._size or self._valid(end, last_id) is not None:
-                return min(end, self._size)
-            offset = end
+        """Where what may follow the damaged record at `offset` begins, or the file ends."""
+        end = self._end(offset, last_id)
+        if end is not None:
+            return min(end, self._size)
         found = (c for c in self._candidates(offset + 1) if self._is_start(c, last_id))
         return next(found, self._size)
 
@@ -183,6 +187,11 @@ class _Scanner:
         limit = self._size if limit is None else limit
         while offset + HEADER_BYTES <= limit:
             block = self._window.get(offset, min(_WINDOW_BYTES, limit - offset))
+            if block == bytes(len(block)):
+                # A header begins at most so far before the first byte that is not zero.
+                data = self._window.next_data(offset + len(block))
+                offset = max(data - HEADER_BYTES + 1, offset + 1)
+                continue
             for match in _PLAUSIBLE.finditer(block):
                 yield offset + match.start()
             # Blocks overlap, so that a header across their border is seen once.
@@ -209,11 +218,11 @@ def scan(file: File, name: str, size_bytes: int, *, last_id: int) -> Segment:
 def is_zeros(file: File, offset: int, size: int) -> bool:
     """Whether a range of a file holds nothing but zeros."""
     end = offset + size
-    while offset < end:
+    while (offset := file.next_data(offset)) < end:
         block = file.read(offset, min(_WINDOW_BYTES, end - offset))
         if not block:
             break
-        if block.count(0) != len(block):
+        if block != bytes(len(block)):
             return False
         offset += len(block)
     return True

@@ -34,6 +34,7 @@ class Segment:
         size_bytes: Of the file.
         live: How many records are not done.
         damage: Ranges of the file, (offset, size), in which nothing valid was found.
+        damaged_records: How many damaged records stand in them, as far as one can tell.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class Segment:
         "_payload_bytes",
         "_times",
         "damage",
+        "damaged_records",
         "live",
         "name",
         "size_bytes",
@@ -54,6 +56,7 @@ class Segment:
         self.size_bytes = size_bytes
         self.live = 0
         self.damage: list[tuple[int, int]] = []
+        self.damaged_records = 0
         self._ids = array("Q")
         self._offsets = array("Q")
         self._payload_bytes = array("I")
@@ -77,6 +80,21 @@ class Segment:
         self._times.append(unix_ms)
         self._done.append(0)
         self.live += 1
+
+    def add_damage(self, offset: int, size_bytes: int, *, apart: bool) -> None:
+        """Take up the next damaged record, and whatever is up to the one behind it.
+
+        Args:
+            offset: Where it begins.
+            size_bytes: Up to where nothing valid was found.
+            apart: Whether it is a range of its own also where it follows another.
+        """
+        self.damaged_records += 1
+        # Adjacent ones are one range: a file of nothing else must not cost memory for each.
+        if self.damage and not apart and sum(self.damage[-1]) == offset:
+            offset, size_bytes = self.damage[-1][0], self.damage[-1][1] + size_bytes
+            self.damage.pop()
+        self.damage.append((offset, size_bytes))
 
     def position(self, record_id: int) -> int | None:
         """Where in the index an id is; None when it is not in this segment."""
