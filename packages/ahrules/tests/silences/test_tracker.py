@@ -254,6 +254,16 @@ def test_keys_are_apart_and_so_are_companies():
     assert tell(silences, 10) == OWED
 
 
+def test_the_next_look_is_at_the_first_change_of_any_company_that_holds_something_back():
+    other = [attrs.evolve(silence(0, end), company_id="c2", silence_id=f"{end}") for end in (8, 9)]
+    silences = tracker(silence(0, 10), *other, attrs.evolve(silence(0, 2), company_id="c3"))
+    silences.mark(event(), at(1))
+    assert silences.next_look(at(1)) == at(10)
+    silences.mark(event(company_id="c2"), at(1))
+    assert silences.next_look(at(1)) == at(8)
+    assert silences.next_look(at(8)) == at(9)
+
+
 def test_what_does_not_fit_is_told_and_counted():
     silences = tracker(attrs.evolve(silence(0, 10), matchers=(), all=True), held_max=1)
     assert silences.mark(event(server="a"), at(1)).suppressed
