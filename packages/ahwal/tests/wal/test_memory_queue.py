@@ -1,15 +1,36 @@
+import tracemalloc
+
 import pytest
 
 from ahwal.queue import DropReason, MemoryQueue
+from ahwal.queue.memory import ENTRY_BYTES
 
 
 def test_drops_the_oldest_when_full():
-    queue = MemoryQueue(100)
+    queue = MemoryQueue(2 * (40 + ENTRY_BYTES) + 20)
     ids = [queue.append(bytes(40)) for _ in range(5)]
     assert [entry.id for entry in queue.peek(10, 1000)] == ids[-2:]
     stats = queue.stats()
-    assert (stats.batches, stats.bytes, stats.dropped) == (2, 80, 3)
+    assert (stats.batches, stats.bytes, stats.dropped) == (2, 2 * (40 + ENTRY_BYTES), 3)
     assert stats.dropped_by_reason == {DropReason.SIZE: 3}
+
+
+def test_small_and_empty_entries_are_not_free():
+    """Each costs an object: half a million empty ones are no queue of a mebibyte."""
+    queue = MemoryQueue(1 << 20)
+    tracemalloc.start()
+    for _ in range(30_000):
+        queue.append(b"")
+    (newest,) = queue.replace(queue.newest().id, [b""])
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    stats = queue.stats()
+    assert held < 1 << 20
+    assert stats.batches * ENTRY_BYTES == stats.bytes <= 1 << 20
+    queue.remove(newest)
+    for entry in queue.peek(1 << 20, 1):
+        queue.remove(entry.id)
+    assert queue.stats().bytes == 0
 
 
 def test_keeps_the_newest_even_when_oversized():

@@ -9,6 +9,9 @@ from ahwal.errors import QueueClosedError
 from ahwal.queue.base import DropReason, Entry, Stats, own_copies
 from ahwire import Clock, now_ms
 
+# What an entry takes beside its data: the entry itself, its numbers, and the header of its bytes.
+ENTRY_BYTES = 200
+
 
 class MemoryQueue:
     """A `Queue` that is lost with the process and never larger than asked.
@@ -22,7 +25,7 @@ class MemoryQueue:
         """Make an empty queue.
 
         Args:
-            max_bytes: The limit for the sum of the entries' `data`.
+            max_bytes: The limit for the sum of the entries' `data` and `ENTRY_BYTES` for each.
             clock: Gives the entries' times.
         """
         if max_bytes < 1:
@@ -42,7 +45,7 @@ class MemoryQueue:
             self._check_open()
             (entry,) = self._make([data], now_ms(self._clock))
             self._entries.append(entry)
-            self._bytes += len(entry.data)
+            self._bytes += ENTRY_BYTES + len(entry.data)
             self._drop_oldest()
             return entry.id
 
@@ -89,7 +92,7 @@ class MemoryQueue:
             entries = self._make(replacements, self._entries[position].unix_ms)
             self._delete(position)
             self._entries[position:position] = entries
-            self._bytes += sum(len(entry.data) for entry in entries)
+            self._bytes += sum(ENTRY_BYTES + len(entry.data) for entry in entries)
             self._drop_oldest()
             return [entry.id for entry in entries]
 
@@ -140,7 +143,7 @@ class MemoryQueue:
         return None
 
     def _delete(self, position: int) -> None:
-        self._bytes -= len(self._entries.pop(position).data)
+        self._bytes -= ENTRY_BYTES + len(self._entries.pop(position).data)
 
     def _drop_oldest(self) -> None:
         while self._bytes > self._max_bytes and len(self._entries) > 1:

@@ -1,5 +1,6 @@
 """Opening a directory: what is in it, made fit for writing, and the parts that go on."""
 
+import contextlib
 from logging import Logger
 
 import attrs
@@ -118,6 +119,10 @@ def _bring_into_order(parts: Parts, found: Found) -> None:
         keeper.distrust_checkpoint(found.checkpoint.watermark)
     if not found.checkpoint.readable or found.journal.bad_lines or found.journal.puts:
         keeper.settle_later()
+    # Before the limit is enforced, or the queue would pay for what an earlier version, counting
+    # no blocks, or a larger limit let in here. What cannot be taken away now can be later.
+    with contextlib.suppress(OSError):
+        parts.quarantine.shrink()
     keeper.enforce()
 
 

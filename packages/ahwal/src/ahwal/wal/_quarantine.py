@@ -5,11 +5,13 @@ Two kinds of file::
     <id, 16 hex digits>.seg                    one record, as in a segment: an entry set aside
     <first id>-<offset, 8 hex digits>.bad      bytes of a segment in which nothing valid was found
 
-The folder holds at most a tenth of the WAL's limit. For a new entry the oldest damaged pieces go
+The folder holds at most a tenth of the WAL's limit, a file counted as the whole blocks of 4 KiB
+that it takes on a disk: small entries are many files. For a new entry the oldest damaged pieces go
 first, then the oldest entries; a damaged piece never drives out an entry. What goes is counted.
 """
 
 import re
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -20,13 +22,19 @@ from ahwal.wal._storage import File, Storage, read_whole, write_all
 FOLDER: Final = "quarantine"
 _OURS = re.compile(r"[0-9a-f]{16}(\.seg|-[0-9a-f]{8,}\.bad)")
 _PIECE_BYTES = 256 * 1024
+_BLOCK_BYTES = 4096
+# A folder for less than so many blocks counts in smaller ones, or it could hold nothing.
+_FILES_MIN = 16
+_ENTRY: Final = ".seg"
+_DAMAGE: Final = ".bad"
 
 
 class Quarantine:
     """The folder and what is in it.
 
     Attributes:
-        bytes: The size of all files.
+        bytes: What all files take, in whole blocks.
+        entries: How many entries are set aside.
         lost: How many entries were driven out or did not fit, since it was opened.
     """
 
@@ -38,26 +46,41 @@ class Quarantine:
         """
         self._storage = storage
         self._bytes_max = bytes_max
+        self._block_bytes = min(_BLOCK_BYTES, max(1, bytes_max // _FILES_MIN))
         self._sizes: dict[str, int] = {}
+        # In order, oldest first, because the oldest goes for each new one when the folder is full.
+        self._names: dict[str, list[str]] = {_ENTRY: [], _DAMAGE: []}
         self._ready = False
         self.bytes = 0
         self.lost = 0
         for name in sorted(storage.list(FOLDER)):
             size = storage.size(f"{FOLDER}/{name}") if _OURS.fullmatch(name) else None
             if size is not None:
-                self._sizes[name] = size
-                self.bytes += size
+                self._count(name, size)
 
     @property
     def entries(self) -> int:
         """How many entries are set aside."""
-        return sum(name.endswith(".seg") for name in self._sizes) if self._sizes else 0
+        return len(self._names[_ENTRY])
+
+    def shrink(self) -> None:
+        """Give up the oldest entries while the entries alone are more than the folder may hold.
+
+        Raises:
+            OSError: One could not be taken away.
+        """
+        held = sum(self._sizes[name] for name in self._names[_ENTRY])
+        while held > self._bytes_max:
+            name = self._names[_ENTRY][0]
+            held -= self._sizes[name]
+            self._drop(name)
+            self.lost += 1
 
     @property
     def entry_ids(self) -> list[int]:
         """The ids of the entries set aside, in order."""
-        ids = (first_id_of(name) for name in self._sizes)
-        return sorted(entry_id for entry_id in ids if entry_id is not None)
+        ids = (first_id_of(name) for name in self._names[_ENTRY])
+        return [entry_id for entry_id in ids if entry_id is not None]
 
     def keep_entry(self, entry_id: int, record: bytes) -> bool:
         """Set a record aside; False when it is larger than the folder may be.
@@ -95,7 +118,7 @@ class Quarantine:
 
     def has_room(self, size: int) -> bool:
         """Whether so many bytes fit without driving anything out."""
-        return self.bytes + size <= self._bytes_max
+        return self.bytes + self._on_disk(size) <= self._bytes_max
 
     def read(self, entry_id: int) -> bytes | None:
         """A record set aside, as it is in its file; None when there is none of that id.
@@ -117,17 +140,13 @@ class Quarantine:
         self._drop(segment_name(entry_id))
 
     def _make_room(self, size: int, *, damaged_only: bool) -> bool:
-        if size > self._bytes_max:
+        if self._on_disk(size) > self._bytes_max:
             return False
-        going = sorted(name for name in self._sizes if name.endswith(".bad"))
-        if not damaged_only:
-            going += sorted(name for name in self._sizes if name.endswith(".seg"))
-        for name in going:
-            if self.bytes + size <= self._bytes_max:
-                break
-            self._drop(name)
-            self.lost += name.endswith(".seg")
-        return self.bytes + size <= self._bytes_max
+        for kind in (_DAMAGE,) if damaged_only else (_DAMAGE, _ENTRY):
+            while self._names[kind] and not self.has_room(size):
+                self._drop(self._names[kind][0])
+                self.lost += kind == _ENTRY
+        return self.has_room(size)
 
     def _write(self, name: str, pieces: Iterable[bytes]) -> None:
         self._prepare()
@@ -156,13 +175,21 @@ class Quarantine:
             self._storage.sync_directory()
             self._ready = True
 
+    def _on_disk(self, size: int) -> int:
+        return max(1, -(-size // self._block_bytes)) * self._block_bytes
+
     def _count(self, name: str, size: int) -> None:
+        if name not in self._sizes:
+            insort(self._names[name[-4:]], name)
+        size = self._on_disk(size)
         self.bytes += size - self._sizes.get(name, 0)
         self._sizes[name] = size
 
     def _drop(self, name: str) -> None:
         self._storage.unlink(f"{FOLDER}/{name}")
         self.bytes -= self._sizes.pop(name)
+        names = self._names[name[-4:]]
+        del names[bisect_left(names, name)]
 
 
 def damage_name(segment: str, offset: int) -> str:
