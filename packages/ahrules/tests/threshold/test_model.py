@@ -9,6 +9,7 @@ import math
 import re
 from fnmatch import fnmatchcase
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -100,7 +101,9 @@ class Model:
             if watch.started is not None:
                 disabled = any(r.rule_id == rule_id for r in rules)
                 why = "rule_disabled" if disabled else "rule_removed"
-                self.tell("resolved", "rule_changed" if new else why, new or old, key, watch, now)
+                ending = attrs.evolve(old, version=new.version) if new else old
+                reason = "rule_changed" if new else why
+                self.tell("resolved", reason, ending, key, watch, now)
             del self.watched[rule_id, key]
         metrics = {rule.metric for rule in self.rules.values()}
         for key in list(self.points):

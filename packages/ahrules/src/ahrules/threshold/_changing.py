@@ -7,6 +7,8 @@ others end, and an alert that was open is resolved with the reason.
 
 from collections.abc import Mapping
 
+import attrs
+
 from ahrules.threshold._registry import Registry, added_rules
 from ahrules.threshold._rules import Compiled, RuleBook
 from ahrules.threshold._telling import Teller, why_gone
@@ -64,7 +66,8 @@ class RuleChange:
             self._teller.tell(tracked, watch, watch.change(new, self._now), self._now, told)
             return True
         reason = why_gone(self._registry.book, rule_id) if new is None else _CHANGED
-        rule = old.rule if new is None else new.rule
+        # The alert was the old rule's; that it ended is the new one's doing.
+        rule = old.rule if new is None else attrs.evolve(old.rule, version=new.rule.version)
         self._teller.close(tracked, watch, reason, self._now, told, rule=rule)
         self._registry.release(watch)
         return False

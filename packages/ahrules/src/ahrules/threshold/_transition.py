@@ -54,7 +54,7 @@ class Transition:
         labels: The series' labels with the rule's over them; read-only.
         severity: The rule's.
         value: What was compared last; None while an alert of silence is open.
-        threshold: What it was compared with to open.
+        threshold: The rule's.
         started_at: When the alert opened, in Unix seconds: the time of the point that opened it,
             or of the tick that found the silence.
         duration_seconds: From `started_at` to `at`; at least 0.
