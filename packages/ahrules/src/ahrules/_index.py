@@ -19,11 +19,11 @@ from typing import Final, TypeAlias, cast
 from ahrules._compiled import PredicatedRule, RuleMatch
 from ahrules._evaluate import Payload
 from ahrules._globs import Globs
-from ahrules._networks import NO_SPANS, Spans, network_key, read_address
+from ahrules._networks import NO_SPANS, Spans, ipv4_number, network_key, read_address
 from ahrules._patterns import PatternCache, is_glob
 from ahrules._postings import FEW, Posting, as_mask, changed, positions
 from ahrules._rule import NotificationRule
-from ahwire.notification import IncidentEvent, Severity
+from ahwire.notification import IncidentEvent
 
 Entry: TypeAlias = RuleMatch | PredicatedRule
 Kind: TypeAlias = Hashable
@@ -44,8 +44,7 @@ _HOST: Final = "host"
 _GLOB: Final = "host*"
 _FLAG: Final = "flag"
 
-_ANY_SEVERITY: Final = "any severity"
-_OF_ANY_SEVERITY: Final = tuple((_SEVERITY, key) for key in (*Severity, _ANY_SEVERITY))
+_OF_ANY_SEVERITY: Final = (_FLAG, "any severity")
 _OF_ANY_TYPE: Final = (_FLAG, "any type")
 _WITH_HOST: Final = (_FLAG, "with host")
 _WITH_ADDRESS: Final = (_FLAG, "with address")
@@ -123,15 +122,14 @@ class TenantIndex:
         self._globs = globs or Globs()
         self._spans = spans
         self._is_ordered = is_ordered
-        severities = {key: as_mask(each) for key, each in tables.get(_SEVERITY, _EMPTY).items()}
-        self._any_severity = severities.get(_ANY_SEVERITY, 0)
-        self._severities: Mapping[Hashable, int] = severities
+        self._severities = tables.get(_SEVERITY, _EMPTY)
         self._types = tables.get(_TYPE, _EMPTY)
         self._prefixes = tables.get(_PREFIX, _EMPTY)
         self._prefix_lengths = sorted({len(str(prefix)) for prefix in self._prefixes})
         self._hosts = tables.get(_HOST, _EMPTY)
         flags = {(_FLAG, key): as_mask(each) for key, each in tables.get(_FLAG, _EMPTY).items()}
         self._any_type = flags.get(_OF_ANY_TYPE, 0)
+        self._any_severity = flags.get(_OF_ANY_SEVERITY, 0)
         self._with_address = flags.get(_WITH_ADDRESS, 0)
         self._without_address = ~self._with_address
         # By version and shift: the kind of an address table is a pair of these.
@@ -165,8 +163,8 @@ class TenantIndex:
                 entry = entries[position]
                 if isinstance(entry, RuleMatch):
                     found.append(entry)
-                else:
-                    _ask(entry, payload, found)
+                elif entry is not None and (match := entry.ask(payload)) is not None:
+                    found.append(match)
         if len(found) > 1:
             if self._is_ordered:
                 found.reverse()
@@ -194,7 +192,7 @@ class TenantIndex:
             posting = self._prefixes.get(event_type[:length])
             if posting is not None:
                 hits |= as_mask(posting)
-        mask = hits & self._severities.get(severity, self._any_severity)
+        mask = hits & (self._any_severity | as_mask(self._severities.get(severity, 0)))
         if len(event_type) <= _MEMO_CHARS_MAX:
             if len(self._type_masks) >= self._memo_items_max:
                 self._type_masks = {}
@@ -214,15 +212,19 @@ class TenantIndex:
         return mask
 
     def _address_hits(self, text: str | None) -> int:
-        hits = 0
-        address = read_address(text)
-        if address is not None:
+        # An address in the usual spelling of IPv4 is asked first, because it is read fastest.
+        number, is_v6 = ipv4_number(text), False
+        if number is None:
+            address = read_address(text)
+            if address is None:
+                return 0
             is_v6, number = address
-            tables = self._networks[is_v6]
-            for shift in self._spans[is_v6].shifts(number):
-                posting = tables.get(shift, _EMPTY).get(number >> shift)
-                if posting is not None:
-                    hits |= as_mask(posting)
+        hits = 0
+        tables, spans = self._networks[is_v6], self._spans[is_v6]
+        for shift in spans.wide + spans.narrow.get(number >> spans.top_shift, ()):
+            posting = tables.get(shift, _EMPTY).get(number >> shift)
+            if posting is not None:
+                hits |= as_mask(posting)
         return hits
 
     def replace(
@@ -319,7 +321,7 @@ def _values(rule: NotificationRule) -> Iterator[Value]:
     """Yield where the postings of a rule are."""
     filters = rule.filters
     if filters.severity is None:
-        yield from _OF_ANY_SEVERITY
+        yield _OF_ANY_SEVERITY
     else:
         for severity in filters.severity:
             yield _SEVERITY, severity

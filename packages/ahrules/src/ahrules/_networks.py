@@ -113,7 +113,8 @@ class Spans:
 
     Networks that are no wider than some bound are known by the first bits of their addresses, so
     that an address far from all of them costs one look-up whatever lengths there are. One that was
-    taken out again may leave its length behind: a look-up too many, and no more than that.
+    taken out again may leave its length behind: a look-up too many, and no more than that. For an
+    address, `wide + narrow.get(number >> top_shift, ())` are the shifts to look it up with.
 
     Attributes:
         top_shift: An address's number shifted by this are its first bits.
@@ -124,10 +125,6 @@ class Spans:
     top_shift: int
     wide: tuple[int, ...] = ()
     narrow: Mapping[int, tuple[int, ...]] = field(factory=dict)
-
-    def shifts(self, number: int) -> tuple[int, ...]:
-        """Return by how much to shift an address before a look-up."""
-        return self.wide + self.narrow.get(number >> self.top_shift, ())
 
     def extended(self, shift: int, numbers: Iterable[int]) -> "Spans":
         """Return these with networks put in, given as `NetworkKey` has them."""

@@ -226,8 +226,8 @@ class PredicateReader:
             return None if keyed is None else tuple(item for _, item in keyed)
         if op is Op.CIDR:
             if isinstance(value, str):
-                return self.network(path, value)
-            return self.faults.items(path, value, self.network)
+                return self._network(path, value)
+            return self.faults.items(path, value, self._network)
         if op is Op.EXISTS:
             return self.faults.flag(path, value)
         if op in _TEXTS:
@@ -265,13 +265,17 @@ class PredicateReader:
         self.faults.add(path, f"{shown(value)} is not a text, a finite number, true or false{hint}")
         return None
 
-    def network(self, path: str, value: object) -> str | None:
-        """Return the network at `path` in its one spelling."""
-        try:
-            return canonical_network(value)
-        except NetworkTextError as error:
-            self.faults.add(path, str(error))
-            return None
+    def _network(self, path: str, value: object) -> str | None:
+        return read_network(self.faults, path, value)
+
+
+def read_network(faults: Faults, path: str, value: object) -> str | None:
+    """Return the network at `path` in its one spelling, or None after its fault was kept."""
+    try:
+        return canonical_network(value)
+    except NetworkTextError as error:
+        faults.add(path, str(error))
+        return None
 
 
 def _nests_at_most(value: object, depth_max: int) -> bool:

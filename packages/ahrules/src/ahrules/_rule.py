@@ -9,7 +9,7 @@ from attrs import field, fields, frozen
 from ahrules._limiter import RateLimit
 from ahrules._limits import ID_CHARS_MAX, RATE_COUNT_MAX, RATE_SECONDS_MAX, RATE_SECONDS_MIN
 from ahrules._patterns import PatternError, compile_glob
-from ahrules._predicates import Predicate, PredicateReader, write_predicate
+from ahrules._predicates import Predicate, PredicateReader, read_network, write_predicate
 from ahrules._reading import Faults, is_number, join, members, shown
 from ahrules._schedule import Schedule, Unit, check_interval, check_unit
 from ahrules._zones import check_zone
@@ -146,7 +146,8 @@ class NotificationRule:
         return Schedule(self.schedule.interval, self.schedule.unit, zone)
 
 
-_FIELDS: Final = tuple(each.name for each in fields(NotificationRule) if each.init)
+# A dict, because it is looked into for each field of each rule.
+_FIELDS: Final = dict.fromkeys(each.name for each in fields(NotificationRule) if each.init)
 _FILTERS: Final = tuple(each.name for each in fields(Filters))
 _SEVERITIES: Final = members(Severity)
 _CHANNELS: Final = members(ChannelType)
@@ -210,7 +211,7 @@ class _RuleReader:
         return None if given is None else self.faults.items(f"filters.{name}", given, read)
 
     def _network(self, path: str, value: object) -> str | None:
-        return PredicateReader(self.faults).network(path, value)
+        return read_network(self.faults, path, value)
 
     def _severity(self, path: str, value: object) -> Severity | None:
         return self.faults.choice(path, value, _SEVERITIES)

@@ -31,6 +31,15 @@ def faults(**fields):
     return {error.path: error.message for error in caught.value.errors}
 
 
+def test_the_two_ends_of_a_glob_do_not_overlap():
+    rule_set = compile_rules([a_rule(filters={"host": ["web-*-1", "*.eu"]})])
+    assert rule_set.match(an_event(host="web--1"))
+    assert rule_set.match(an_event(host="web-7-1"))
+    assert not rule_set.match(an_event(host="web-1"))
+    assert rule_set.match(an_event(host=".eu"))
+    assert not rule_set.match(an_event(host="eu"))
+
+
 def test_what_an_index_keeps_of_events_is_bounded():
     index = compile_rules([a_rule(filters={"host": ["a"], "event_type": ["b*"]})])._tenants["t1"]
     for number in range(3_000):
