@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import threading
 import time
 
@@ -293,3 +294,23 @@ async def test_the_disk_is_logged_once_when_it_fails_and_once_when_it_works(
         await running.cycles(2)
     assert caplog.text.count("the disk refused a batch, it waits in memory") == 1
     assert caplog.text.count("the disk takes batches again") == 1
+
+
+def test_when_the_queues_directory_is_deleted_batches_wait_in_memory_and_the_status_says_so(
+    collector, tmp_path, identity
+):
+    identity(tmp_path, collector.url)
+    config = AgentConfig(state_dir=tmp_path)
+    with Agent(config, list, read_machine_id=lambda: "machine-1") as agent:
+        assert agent.enqueue([Sample("work", 1)]).on_disk
+        shutil.rmtree(tmp_path / "wal")
+        assert not agent.enqueue([Sample("work", 2)]).on_disk
+        status = agent.status()
+        assert status.storage == "memory"
+        law(agent)
+        assert agent.flush(10)
+        sender = law(agent)
+        # The first one was on its way, or went with the directory and is counted.
+        assert sender.delivered + sender.dropped["evicted"] == 2
+    assert arrived(collector)
+    assert not (tmp_path / "wal").exists()

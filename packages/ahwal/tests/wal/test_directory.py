@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ahwal.errors import WALClosedError, WALOpenError, WALReadError, WALWriteError
+from ahwal.queue import DropReason
 from ahwal.wal import WAL, PosixStorage
 
 pytestmark = pytest.mark.fault
@@ -170,6 +171,9 @@ def test_a_deleted_directory_is_noticed_with_the_next_sync_however_soon(tmp_path
     with pytest.raises(WALWriteError, match="deleted"):
         wal.append(b"b")
     assert wal.stats().batches == 1
+    # What was in it can never come back, so it is counted and not waited for.
+    assert wal.oldest() is None
+    assert wal.stats().dropped_by_reason == {DropReason.DAMAGED: 1}
     wal.close()
 
 

@@ -160,6 +160,10 @@ class _SimulatedLock:
         """The directory stays where it is."""
         return True
 
+    def is_deleted(self) -> bool:
+        """The directory stays where it is."""
+        return False
+
     def release(self) -> None:
         if self._medium.life == self._life:
             self._medium.locked = False

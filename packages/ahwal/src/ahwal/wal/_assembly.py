@@ -104,7 +104,12 @@ def _connect(
         index=found.index,
         journal=journal,
         quarantine=quarantine,
-        reader=Reader(storage, clock, logger, is_in_place=lock.is_in_place),
+        reader=Reader(
+            storage,
+            clock,
+            logger,
+            is_away=lambda: not (lock.is_in_place() or lock.is_deleted()),
+        ),
         writer=writer,
         keeper=keeper,
         clock=age_clock,

@@ -69,6 +69,10 @@ class DirectoryLock:
         # As long as the file is open no other one gets its number.
         return (found.st_dev, found.st_ino) == self._inode
 
+    def is_deleted(self) -> bool:
+        """Whether the directory was deleted, so that nothing in it can come back."""
+        return not os.fstat(self.directory).st_nlink
+
     def release(self) -> None:
         """Give the lock back; may be repeated."""
         if self._descriptor >= 0:

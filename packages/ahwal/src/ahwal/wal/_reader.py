@@ -97,7 +97,7 @@ class Reader:
         clock: Clock,
         logger: Logger,
         *,
-        is_in_place: Callable[[], bool] = lambda: True,
+        is_away: Callable[[], bool] = lambda: False,
     ) -> None:
         """Open nothing yet.
 
@@ -105,10 +105,10 @@ class Reader:
             storage: Where the segments are.
             clock: Measures when what was refused is tried again.
             logger: Where to log.
-            is_in_place: Whether a file that is not there is really gone.
+            is_away: Whether a file that is not there may come back with its directory.
         """
         self._storage = storage
-        self._is_in_place = is_in_place
+        self._is_away = is_away
         self._refusals = Refusals(clock)
         self._logger = logger
         self._name = ""
@@ -125,8 +125,8 @@ class Reader:
             try:
                 self._file = self._storage.open_read(spot.segment.name)
             except FileNotFoundError as error:
-                if not self._is_in_place():
-                    # It says nothing about the entry: it may come back with the directory.
+                if self._is_away():
+                    # This says nothing about the entry.
                     raise away() from error
                 return b""
             self._name = spot.segment.name

@@ -60,6 +60,10 @@ class Lock(Protocol):
         """Whether the directory is where it was opened, and still this process's."""
         ...
 
+    def is_deleted(self) -> bool:
+        """Whether the directory was deleted, so that nothing in it can come back."""
+        ...
+
     def release(self) -> None:
         """Give it back; may be repeated."""
         ...

@@ -359,6 +359,8 @@ class WAL:
             try:
                 with open_read(self._parts.storage, spot.segment.name) as file:
                     self._quarantine.keep_damage(spot.segment.name, file, offset, size)
+            except FileNotFoundError:
+                pass  # a file that is gone; what it held may be thousands
             except OSError as error:
                 self._logger.warning(
                     "a damaged batch of the WAL could not be set aside",
