@@ -1,6 +1,7 @@
 """Many rules at once."""
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from attrs import field, frozen
@@ -111,8 +112,8 @@ class RuleSet:
         keys = {RuleKey(*item) for item in items if not isinstance(item, str)}
         bare = {item for item in items if isinstance(item, str)}
         if bare:
-            known = {*self.rules, *(RuleKey(e.tenant_id, e.rule_id) for e in self.errors)}
-            found = [key for key in known if key.rule_id in bare]
+            broken = (RuleKey(e.tenant_id, e.rule_id) for e in self.errors)
+            found = {key for key in chain(self.rules, broken) if key.rule_id in bare}
             ids = [key.rule_id for key in found]
             for rule_id in sorted(bare):
                 if ids.count(rule_id) > 1:
