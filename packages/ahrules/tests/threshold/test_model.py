@@ -88,6 +88,10 @@ class Model:
     def restart(self):
         self.now = self.start = -math.inf
         self.seen = {}
+        for watch in self.watched.values():
+            watch.born = -math.inf
+        for key, arrived in self.points.items():
+            self.points[key] = [(*point[:3], -math.inf) for point in arrived]
 
     def set_rules(self, rules, now):
         before, self.rules = self.rules, {r.rule_id: r for r in rules if r.enabled}

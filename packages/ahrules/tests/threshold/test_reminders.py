@@ -75,6 +75,15 @@ def test_reminders_go_on_while_an_alert_is_kept_and_while_its_series_is_silent(b
     assert other.told[-1].value is None
 
 
+def test_the_first_reminder_of_a_series_that_was_fine_for_long_is_in_time(bench, rule):
+    one = bench(rule(reminder_seconds=60, no_data="keep", no_data_after_seconds=36_000))
+    for at in range(0, 1_000, 10):
+        one.tick(at)
+        one.point(at, 5)
+    one.point(1_000, 95)
+    assert [at for at, *_ in one.ticks(1_000, 1_130)] == [1_060, 1_120]
+
+
 def test_another_interval_begins_with_the_next_point_of_its_grid(bench, rule):
     one = bench(rule(reminder_seconds=600, no_data="keep"))
     one.tick(0)

@@ -266,6 +266,16 @@ def test_a_new_rule_watches_the_series_there_are(bench, rule):
     assert one.evaluator.series_count == 0
 
 
+def test_another_aggregation_begins_with_the_last_point(bench, rule):
+    one = bench(rule())
+    one.points([50, 60])
+    one.rules(rule(agg="sum", agg_seconds=60, version=2), at=15)
+    assert one.point(20, 31) == [OPENED]
+    assert one.told[0].value == 91
+    one.rules(rule(agg="max", agg_seconds=60, version=3), at=25)  # 31, though 60 were greater
+    assert one.told[-1].value == 31
+
+
 def test_a_rule_that_came_after_the_last_point_may_change_before_the_next(bench, rule):
     one = bench(rule(servers=["db-*"]))
     one.point(0, 95)

@@ -187,6 +187,17 @@ def test_an_agent_whose_clock_is_ahead_or_behind_raises_no_false_alarm(bench, ru
             assert one.point(at + skew, 5) == []
 
 
+def test_a_series_that_falls_silent_again_is_noticed_again(quiet):
+    one = quiet(95, no_data="ok", for_seconds=3_600)
+    assert one.ticks(410, 700) == []
+    assert one.state == "OK"
+    one.points([95, 95], begin=710)
+    assert one.ticks(720, 1_010) == []
+    assert one.state == "PENDING"
+    one.ticks(1_020, 1_030)
+    assert one.state == "OK"
+
+
 def test_a_host_of_which_nothing_is_held_is_not_remembered(bench, rule):
     one = bench(rule())
     for number in range(100):

@@ -266,6 +266,7 @@ class Evaluator:
             old = registry.get(tracked.server, tracked.series.key)
             if old is not None:
                 registry.leave(old)
+            tracked.heard_at = self._now
             registry.place(tracked)
         for tracked in registry if found.has_new_rules else ():
             registry.adopt(tracked, added_rules(book, before, tracked.series.name), self._now)

@@ -2,7 +2,8 @@
 
 Law: lines of JSON. The first is the header (format, version, company, rules), then one line a
 series, then the trailer, which has the number of series and the CRC-32 of all bytes before it.
-What does not hold together is refused whole. A time that is not yet is null.
+What does not hold together is refused whole. A time that is not yet is null. When a series was
+heard and when its rules came is not kept: the first tick after a restart is a start, and later.
 """
 
 import json
@@ -24,8 +25,8 @@ from ahwire.hub import ThresholdRule
 
 _FORMAT: Final = "ahrules.threshold"
 _VERSION: Final = 1
-_SERIES_FIELDS: Final = 8
-_WATCH_FIELDS: Final = 9
+_SERIES_FIELDS: Final = 7
+_WATCH_FIELDS: Final = 8
 _load: Final = json.JSONDecoder().decode
 _dump: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -43,7 +44,6 @@ def _watch_row(watch: Watch) -> list[Any]:
         watch.reminders,
         watch.value,
         watch.peak,
-        _time(watch.born_at),
         None if watch.window is None else watch.window.points(),
     ]
 
@@ -56,7 +56,6 @@ def _series_row(tracked: Tracked) -> list[Any]:
         [text for pair in series.labels.items() for text in pair],
         _time(tracked.last_ts),
         tracked.last_value,
-        _time(tracked.heard_at),
         tracked.is_short,
         [_watch_row(watch) for watch in tracked.watches],
     ]
@@ -111,7 +110,6 @@ class Row:
     series: Series
     last_ts: float
     last_value: float
-    heard_at: float
     is_short: bool
     watches: Sequence[Sequence[Any]]
 
@@ -119,10 +117,10 @@ class Row:
         """Return the series as it was, watched by these rules."""
         tracked = Tracked(self.server, self.series)
         tracked.last_ts, tracked.last_value = self.last_ts, self.last_value
-        tracked.heard_at, tracked.is_short = self.heard_at, self.is_short
-        for rule_id, state, since, started, reminders, value, peak, born, points in self.watches:
+        tracked.is_short = self.is_short
+        for rule_id, state, since, started, reminders, value, peak, points in self.watches:
             rule = rules[rule_id]
-            watch = Watch(rule, rule.window(points_max), NEVER if born is None else born)
+            watch = Watch(rule, rule.window(points_max), NEVER)
             watch.state, watch.since, watch.started_at = AlertState(state), since, started
             watch.reminders, watch.value, watch.peak = reminders, value, peak
             if watch.window is not None:
@@ -214,7 +212,7 @@ class _Reader:
             self._refuse("", "is no JSON")
         if not isinstance(fields, list) or len(fields) != _SERIES_FIELDS:
             self._refuse("", f"is no array of {_SERIES_FIELDS}")
-        server, name, labels, last_ts, last_value, heard_at, is_short, watches = fields
+        server, name, labels, last_ts, last_value, is_short, watches = fields
         for text, where in ((server, "server"), (name, "name")):
             if not isinstance(text, str):
                 self._refuse(where, f"is {text!r}, no string")
@@ -227,7 +225,6 @@ class _Reader:
             series=Series(name=name, labels=self._labels(labels)),
             last_ts=self._time(last_ts, "last_ts"),
             last_value=self._number(last_value, "last_value"),
-            heard_at=self._time(heard_at, "heard_at"),
             is_short=is_short,
             watches=[self._watch(watch, f"watches[{at}]") for at, watch in enumerate(watches)],
         )
@@ -243,16 +240,15 @@ class _Reader:
     def _watch(self, fields: object, where: str) -> Sequence[Any]:
         if not isinstance(fields, list) or len(fields) != _WATCH_FIELDS:
             self._refuse(where, f"is no array of {_WATCH_FIELDS}")
-        rule_id, state, since, started_at, reminders, value, peak, born_at, points = fields
+        rule_id, state, since, started_at, reminders, value, peak, points = fields
         if not isinstance(rule_id, str) or rule_id not in self._rules:
             self._refuse(f"{where}.rule_id", f"is {rule_id!r}, which is no rule of the header")
         if type(state) is not int or not 0 <= state < len(AlertState):
             self._refuse(f"{where}.state", f"is {state!r}; states are 0 to {len(AlertState) - 1}")
         if type(reminders) is not int or reminders < 0:
             self._refuse(f"{where}.reminders", f"is {reminders!r}, no count")
-        times = (since, started_at, 0 if born_at is None else born_at)
-        for number, name in zip(times, ("since", "started_at", "born_at"), strict=True):
-            self._number(number, f"{where}.{name}")
+        self._number(since, f"{where}.since")
+        self._number(started_at, f"{where}.started_at")
         for number, name in ((value, "value"), (peak, "peak")):
             if number is not None:
                 self._number(number, f"{where}.{name}")
