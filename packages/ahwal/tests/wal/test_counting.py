@@ -71,7 +71,7 @@ def test_many_adjacent_damaged_records_cost_no_memory_each():
 
 
 def test_holes_are_passed_over_and_zeros_read_fast(tmp_path):
-    """W6: 32 GiB of hole, which no disk has room for, and 64 MiB of zeros."""
+    """W4: 32 GiB of hole, which no disk has room for, and 64 MiB of zeros."""
     with WAL.open(tmp_path) as wal:
         wal.append(b"x")
     os.truncate(tmp_path / f"{1:016x}.seg", 16 << 30)
