@@ -77,18 +77,17 @@ def changed(
 def _without(posting: Posting, found: list[int]) -> Posting:
     if isinstance(posting, int):
         return posting & ~_mask_of(found)
-    return tuple(sorted(set(posting).difference(found)))
+    return tuple(position for position in posting if position not in found)
 
 
 def _with(posting: Posting, found: list[int], size: int) -> Posting:
     if isinstance(posting, int):
         return posting | _mask_of(found)
-    if size <= _MASK_ONLY_SIZE_MAX:
-        return _mask_of([*posting, *found])
-    few = set(posting).union(found)
-    if len(few) <= min(_POSITIONS_MAX, size // _SIZE_A_POSITION):
-        return tuple(sorted(few))
-    return _mask_of(list(few))
+    if posting:
+        found = [*posting, *found]
+    if size > _MASK_ONLY_SIZE_MAX and len(found) <= min(_POSITIONS_MAX, size // _SIZE_A_POSITION):
+        return tuple(found)
+    return _mask_of(found)
 
 
 def _mask_of(found: list[int]) -> int:

@@ -58,6 +58,8 @@ def join(path: str, name: str) -> str:
 class Faults:
     """The faults found so far in one rule, and what has been counted in it."""
 
+    __slots__ = ("_pattern_chars", "_values_count", "found")
+
     def __init__(self) -> None:
         self.found: list[FieldError] = []
         self._values_count = 0
@@ -158,12 +160,13 @@ class Faults:
             only = read(f"{path}[0]", value[0])
             return None if only is None else (only,)
         kept: dict[T, None] = {}
+        faults = self.found
         for index, item in enumerate(value):
-            if self.are_many:
-                break
             found = read(f"{path}[{index}]", item)
             if found is not None:
                 kept[found] = None
+            elif len(faults) >= FAULTS_MAX:
+                break
         return tuple(kept)
 
     def may_compile(self, path: str, chars: int) -> bool:
