@@ -34,6 +34,7 @@ def test_ahrules_exports_exactly_these_names():
         "HeldEvent",
         "InstantError",
         "Limiter",
+        "LocalLimiter",
         "Lookup",
         "Not",
         "NotificationRule",

@@ -227,6 +227,8 @@ def test_the_same_events_again_change_nothing_and_go_out_as_before():
     last = [event("down", "a0005", 2)]
     told = company.step(2, events=last)
     assert company.step(3, events=last) == told[:1]
+    again = ["told agent.down a0001", "hidden agent.down a0005", "told agent.down a0002"]
+    assert company.step(3, events=[first[0], *last, first[1]]) == again
     assert company.step(3, events=first) == [f"told agent.down {name}" for name in names(1, 4)]
 
 
