@@ -71,6 +71,51 @@ def test_a_rule_that_is_full_takes_another_series_once_one_leaves(limited, rule,
     assert again.state("r3", "web-1", core(3).key).name == "OK"
 
 
+def test_a_series_waits_for_a_full_rule_over_restarts_and_changes_of_other_rules(
+    limited, rule, begin
+):
+    first, second = rule(), rule(rule_id="r2")
+    evaluator = limited(first, second, rule_series_max=1)
+    for number in range(2):
+        evaluator.observe(f"web-{number}", core(0), begin, 5)
+    kept = evaluator.snapshot()
+    evaluator = limited(rule_series_max=1)
+    evaluator.restore(kept)
+    # The first rule lets web-0 go and takes web-1; the second is full still.
+    changed = rule(servers=["web-1"], version=2)
+    evaluator.set_rules([changed, second], begin)
+    for at in (1, 2):
+        evaluator.tick(begin + at)
+        assert evaluator.state("r", "web-1", core(0).key).name == "OK"
+        assert evaluator.state("r2", "web-1", core(0).key) is None
+    evaluator.set_rules([changed, second, rule(rule_id="r3", servers=["web-1"])], begin)
+    evaluator.forget("web-0", begin)
+    evaluator.tick(begin + 3)
+    assert evaluator.state("r2", "web-1", core(0).key).name == "OK"
+
+
+def test_a_series_waits_for_the_second_of_two_full_rules(limited, rule, begin):
+    holders = [rule(rule_id=name, servers=[name, "late"]) for name in ("r1", "r2")]
+    evaluator = limited(*holders, rule_series_max=1)
+    for server in ("r1", "r2", "late"):
+        evaluator.observe(server, core(0), begin, 5)
+    for number, name in enumerate(("r1", "r2"), start=1):
+        assert evaluator.state(name, "late", core(0).key) is None
+        evaluator.forget(name, begin)
+        evaluator.tick(begin + number)
+        assert evaluator.state(name, "late", core(0).key).name == "OK"
+    assert evaluator.drops == {"rule_series_max": 2}
+
+
+def test_a_series_that_no_rule_meets_is_not_idle_when_it_comes(limited, rule, begin):
+    evaluator = limited(rule(servers=["db-1"]), idle_seconds=600)
+    for at in range(0, 2_000, 100):
+        evaluator.tick(begin + at)
+    evaluator.observe("web-1", core(0), begin, 5)
+    evaluator.tick(begin + 2_000)
+    assert evaluator.series_count == 1
+
+
 def test_an_idle_series_leaves_unless_its_alert_is_open(limited, rule, begin):
     evaluator = limited(
         rule(no_data="keep"),

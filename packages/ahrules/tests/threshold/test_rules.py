@@ -277,8 +277,10 @@ def test_another_aggregation_begins_with_the_last_point(bench, rule):
 
 
 def test_a_rule_that_came_after_the_last_point_may_change_before_the_next(bench, rule):
-    one = bench(rule(servers=["db-*"]))
-    one.point(0, 95)
+    one = bench(rule(for_seconds=60))
+    one.point(0, 95)  # no last point any more once others came that no rule watched
+    one.rules(rule(servers=["db-*"]), at=1)
+    one.point(5, 95)
     one.rules(rule(), at=10)
     one.rules(rule(agg="sum", agg_seconds=60), at=20)
     assert one.state == "OK"

@@ -74,7 +74,6 @@ class Registry:
     def adopt(self, tracked: Tracked, rules: Iterable[Compiled], born_at: float) -> None:
         """Let those of the rules watch the series that meet it and do not yet."""
         watched = {watch.rule.rule.rule_id for watch in tracked.watches}
-        tracked.is_short = False
         for rule in rules:
             if rule.rule.rule_id in watched or not rule.meets(tracked.server, tracked.series):
                 continue
@@ -96,9 +95,9 @@ class Registry:
             if tracked.is_short:
                 rules = self.book.by_metric[tracked.series.name]
                 free = [rule for rule in rules if rule.series < bound]
+                # Those that are still full are not asked, so that each series is counted once.
+                tracked.is_short = len(free) < len(rules)
                 self.adopt(tracked, free, born_at)
-                # Those that are still full were not asked, so that each series is counted once.
-                tracked.is_short |= len(free) < len(rules)
                 tracked.due_at = NEVER
 
     def release(self, watch: Watch) -> None:
