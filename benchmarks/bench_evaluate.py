@@ -221,6 +221,11 @@ def pauses(options: Options, sent: Sent) -> list[Row]:
         },
         rounds=rounds,
     )
+    return pause_rows(found, snapshot)
+
+
+def pause_rows(found: dict[str, Times], snapshot: bytes) -> list[Row]:
+    """The answers to `pauses`."""
     watches = sum(line.count(b'"rule-') for line in snapshot.split(b"\n")[1:])
     return [
         pause_row("a tick over 100,000 series", found["tick"], limit=0.1),
