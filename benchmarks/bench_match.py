@@ -160,7 +160,6 @@ def changes(count: int, rounds: int) -> list[Row]:
     compiling = Times(values=[seconds_of(lambda: compile_rules(rules)) for _ in range(rounds)])
     checked = [NotificationRule.from_dict(rule) for rule in rules]
     read = seconds_of(lambda: compile_rules(checked))
-    del checked
     before, peak, rule_set = memory(rules)
     replacing = [seconds_of(partial(replace, rule_set, rule)) * 1000 for rule in rules[:200]]
     taken = Times(values=replacing)
