@@ -1,7 +1,6 @@
 """Valid records that no clock and no counter of ours can have made."""
 
 import logging
-import time
 
 import pytest
 import wal_independent
