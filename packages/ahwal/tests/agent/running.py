@@ -20,7 +20,7 @@ def make_agent(config, clock=None, **options):
     return Agent(config, options.pop("collect", collect), clock=clock, **options)
 
 
-async def reaches(condition, *, seconds=5.0):
+async def reaches(condition, *, seconds=15.0):
     """Wait for real threads and sockets, which no fake clock moves."""
     with anyio.fail_after(seconds):
         while not condition():
