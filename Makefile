@@ -31,7 +31,7 @@ $(STAMP): $(MANIFESTS) Makefile
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt \
 	  --group dev --group services \
 	  -e packages/ahwire[zstd] -e packages/ahrules \
-	  -e packages/ahwal[host,prometheus,opentelemetry,cli,http2] \
+	  -e packages/ahwal[host,prometheus,opentelemetry,cli,http2,fast] \
 	  -e packages/ahcollector[http,redis,nats,metrics] \
 	  -e packages/ahnotify[postgres,sqlite,rabbitmq,clickhouse,redis,email,web,secrets] \
 	  -e reference-server -e testkit
