@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 import attrs
 
+from ahrules._arguments import expect, refuse, unix_seconds
 from ahrules._ruleset import RuleError
 from ahrules.threshold._changing import RuleChange
 from ahrules.threshold._registry import Registry, added_rules, empty_book
@@ -90,9 +91,16 @@ class Evaluator:
             series: Which one.
             ts: The point's own time.
             value: What it says.
+
+        Raises:
+            TypeError: An argument is of the wrong kind; nothing changed.
         """
         registry = self._registry
-        if series.name not in registry.book.by_metric:
+        try:
+            is_watched = series.name in registry.book.by_metric
+        except AttributeError:
+            refuse("series", series, "give a Series")
+        if not is_watched:
             return []
         host = registry.hosts.get(server)
         tracked = host.series.get(series.key) if host is not None else None
@@ -102,15 +110,21 @@ class Evaluator:
             registry.drops["not_finite"] += 1
             return []
         if tracked is None:
+            expect("server", server, str, "give the server's id")
             tracked = registry.admit(server, series, self._now)
             if tracked is None or not tracked.watches:
                 return []
         if ts <= tracked.last_ts:
-            return self._take_late(tracked, ts, value)
+            return self._take_late(tracked, float(ts), float(value))
         return self._take(tracked, float(ts), float(value))
 
     def host_seen(self, server: str, ts: float) -> None:
-        """The server gave a sign of life at `ts`, by the clock of the ticks."""
+        """The server gave a sign of life at `ts`, by the clock of the ticks.
+
+        Raises:
+            TypeError, ValueError: `ts` is no finite number; nothing changed.
+        """
+        ts = unix_seconds("ts", ts)
         host = self._registry.hosts.get(server)
         if host is not None and ts > host.seen_at:
             host.seen_at = ts
@@ -119,11 +133,9 @@ class Evaluator:
         """Tell which series fell silent and which reminders are due; let idle series leave.
 
         Raises:
-            ValueError: `now` is no number.
+            TypeError, ValueError: `now` is no finite number; nothing changed.
         """
-        if not isfinite(now):
-            raise ValueError(f"now is {now}; give Unix seconds")
-        now = float(now)
+        now = unix_seconds("now", now)
         is_start = not self._now <= now <= self._now + self._blind
         if is_start:
             self._start = now
@@ -147,7 +159,11 @@ class Evaluator:
         version for the last value; else it is resolved with `rule_changed`. One whose rule is gone,
         disabled or refused is resolved with that reason. A rule that is as before changes nothing;
         a changed aggregation begins with the last point.
+
+        Raises:
+            TypeError, ValueError: `now` is no finite number, or a rule is none; nothing changed.
         """
+        now = unix_seconds("now", now)
         book = make_book(
             rules,
             company_id=self.company_id,
@@ -157,7 +173,12 @@ class Evaluator:
         return RuleChange(self._registry, self._teller, now=now, born_at=self._now).to(book)
 
     def forget(self, server: str, now: float) -> list[Transition]:
-        """Take a server away: its alerts are resolved with `forgotten`, its series leave."""
+        """Take a server away: its alerts are resolved with `forgotten`, its series leave.
+
+        Raises:
+            TypeError, ValueError: `now` is no finite number; nothing changed.
+        """
+        now = unix_seconds("now", now)
         told: list[Transition] = []
         host = self._registry.hosts.get(server)
         for tracked in list(host.series.values()) if host else ():
@@ -198,6 +219,7 @@ class Evaluator:
 
     def open_alerts(self, now: float) -> Iterator[Transition]:
         """Yield every open alert as it would be told now: as opened, with its own start."""
+        now = unix_seconds("now", now)
         for tracked in self._registry:
             for watch in tracked.watches:
                 if watch.is_open:
@@ -369,3 +391,6 @@ def _is_data(ts: float, value: float) -> bool:
         return isfinite(value) and isfinite(ts)
     except OverflowError:
         return False  # an integer that no double holds
+    except TypeError:
+        unix_seconds("ts", ts)
+        refuse("value", value, "give a number, or None for no data")

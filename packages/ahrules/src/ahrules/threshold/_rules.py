@@ -8,6 +8,7 @@ from typing import Final
 
 from attrs import define, frozen
 
+from ahrules._arguments import expect
 from ahrules._patterns import Pattern, PatternError, compile_glob, is_glob
 from ahrules._ruleset import RuleError
 from ahrules.errors import FieldError
@@ -190,7 +191,10 @@ def make_book(
     disabled: set[str] = set()
     faults: list[RuleError] = []
     seen: set[str] = set()
-    for rule in rules:
+    for index, rule in enumerate(rules):
+        expect(
+            f"rules[{index}]", rule, ThresholdRule, "give a ThresholdRule, such as from_json reads"
+        )
         if rule.company_id not in (None, company_id):
             continue
         rule_id = rule.rule_id

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from attrs import field, frozen
+
+from ahrules._arguments import expect
 
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
@@ -57,4 +59,11 @@ class Series:
 
     @key.default
     def _key(self) -> str:
+        expect("name", self.name, str, "give the metric's name")
+        labels: Mapping[Any, Any] = self.labels
+        for label, value in labels.items():
+            if not isinstance(label, str) or not isinstance(value, str):
+                raise TypeError(
+                    f"labels has {label!r}: {value!r}; give names and values as text, as str() does"
+                )
         return series_key(self.name, self.labels)

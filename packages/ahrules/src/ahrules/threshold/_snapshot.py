@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 
 from attrs import frozen
 
+from ahrules._arguments import expect
 from ahrules.errors import SnapshotError
 from ahrules.threshold._rules import Compiled
 from ahrules.threshold._series import Series
@@ -147,7 +148,9 @@ def read_document(data: bytes) -> Document:
 
     Raises:
         SnapshotError: It was cut, changed or is of another version; the message says where.
+        TypeError: It is no bytes.
     """
+    expect("data", data, (bytes, bytearray), "give the bytes that snapshot() returned")
     lines = data.split(b"\n")
     if len(lines) < 3 or lines[-1]:
         _refuse("it", f"has no whole trailer ({len(data)} bytes); it was cut or is something else")
