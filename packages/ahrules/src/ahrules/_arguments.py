@@ -28,7 +28,7 @@ def expect_no_single(name: str, value: object, kind: type) -> None:
     Raises:
         TypeError: It is one.
     """
-    if isinstance(value, kind | Mapping | str):  # type: ignore[operator]
+    if isinstance(value, kind | Mapping | str):
         refuse(name, value, f"give a list: [{name.removesuffix('s')}]")
 
 

@@ -24,6 +24,7 @@ from typing import Final
 
 from attrs import define, frozen
 
+from ahrules._arguments import expect
 from ahrules._schedule import Schedule, Unit
 from ahrules._zones import DAY_SECONDS, EPOCH, Piece, pieces
 from ahrules.errors import InstantError
@@ -68,7 +69,11 @@ def bucket(occurred_at: datetime, schedule: Schedule) -> Bucket:
         InstantError: `occurred_at` is naive, or the bucket leaves the years 1 to 9999.
     """
     second = _unix_second(occurred_at)
-    plan = _plan(schedule)
+    try:
+        plan = _plan(schedule)
+    except (AttributeError, TypeError):
+        expect("schedule", schedule, Schedule, "give a Schedule, such as rule.digest_schedule()")
+        raise
     low, high, found = plan.latest
     if low <= second < high:
         return found
@@ -133,6 +138,7 @@ def _unix_second(moment: datetime) -> int:
         # Refuses what is naive, and is three times as fast as asking for the offset first.
         elapsed = moment - EPOCH
     except TypeError as error:
+        expect("the instant", moment, datetime, "give an aware datetime")
         raise InstantError(
             f"{moment} has no time zone and so names no instant; give an aware datetime"
         ) from error

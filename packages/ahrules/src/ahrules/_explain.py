@@ -4,6 +4,7 @@ from typing import assert_never
 
 from attrs import fields, frozen
 
+from ahrules._arguments import expect, refuse
 from ahrules._evaluate import NO_ANSWERS, Payload, compile_predicate, find, is_missing
 from ahrules._index import TenantIndex
 from ahrules._patterns import PatternCache
@@ -58,6 +59,9 @@ def explain(rule: NotificationRule, event: IncidentEvent) -> Explanation:
         The answers; `matches` is not False exactly when a rule set of this rule alone matches the
         event.
     """
+    expect("rule", rule, NotificationRule, "give what NotificationRule.from_dict(rule) returns")
+    if not hasattr(event, "tenant_id"):
+        refuse("event", event, "give an IncidentEvent, such as from_json reads")
     results = [
         ConditionResult(
             path="enabled",

@@ -8,7 +8,7 @@ import difflib
 import math
 import reprlib
 from collections.abc import Callable, Collection, Mapping
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import TypeGuard, TypeVar
 
 from ahrules._limits import (
@@ -185,6 +185,11 @@ class Faults:
 def members(choices: type[C]) -> dict[str, C]:
     """Return the members of an enumeration by their values."""
     return {member.value: member for member in choices}
+
+
+def plain(value: object) -> object:
+    """Return an enumeration's value; what stands there instead of one stays, to be told."""
+    return value.value if isinstance(value, Enum) else value
 
 
 def is_unicode(text: str) -> bool:

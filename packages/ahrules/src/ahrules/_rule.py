@@ -10,10 +10,10 @@ from ahrules._limiter import RateLimit
 from ahrules._limits import ID_CHARS_MAX, RATE_COUNT_MAX, RATE_SECONDS_MAX, RATE_SECONDS_MIN
 from ahrules._patterns import PatternError, compile_glob
 from ahrules._predicates import Predicate, PredicateReader, read_network, write_predicate
-from ahrules._reading import Faults, is_number, join, members, shown
+from ahrules._reading import Faults, is_number, join, members, plain, shown
 from ahrules._schedule import Schedule, Unit, check_interval, check_unit
 from ahrules._zones import check_zone
-from ahrules.errors import RuleValidationError, ScheduleError, UnknownZoneError
+from ahrules.errors import FieldError, RuleValidationError, ScheduleError, UnknownZoneError
 from ahwire.notification import ChannelType, DeliveryMode, Recipient, RecipientType, Severity
 
 T = TypeVar("T")
@@ -121,7 +121,14 @@ class NotificationRule:
         Raises:
             RuleValidationError: The rule was put together by hand, and is not well formed.
         """
-        return self if self._is_checked else NotificationRule.from_dict(self.to_dict())
+        if self._is_checked:
+            return self
+        try:
+            written = self.to_dict()
+        except (AttributeError, TypeError, ValueError, AssertionError) as error:
+            message = f"a value is not of its field's type ({error}); make rules by from_dict"
+            raise RuleValidationError([FieldError("", message)]) from error
+        return NotificationRule.from_dict(written)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the rule as JSON values, of which `from_dict` makes an equal rule."""
@@ -306,21 +313,22 @@ class _RuleReader:
         if found is None:
             return None
         self.faults.unknown_fields(path, found, ("count", "per_seconds"))
-        count, per_seconds = found.get("count"), found.get("per_seconds", 60)
+        faults_before = len(self.faults.found)
+        count: Any = found.get("count")
+        per_seconds: Any = found.get("per_seconds", 60)
         if type(count) is not int or not 1 <= count <= RATE_COUNT_MAX:
             self.faults.add(
                 join(path, "count"),
                 f"{shown(count)} is no whole number from 1 to {RATE_COUNT_MAX}",
             )
-            return None
         if not is_number(per_seconds) or not RATE_SECONDS_MIN <= per_seconds <= RATE_SECONDS_MAX:
             self.faults.add(
                 join(path, "per_seconds"),
                 f"{shown(per_seconds)} is no number of seconds from {RATE_SECONDS_MIN} to"
                 f" {RATE_SECONDS_MAX}",
             )
-            return None
-        return RateLimit(count=count, per_seconds=per_seconds)
+        is_well = len(self.faults.found) == faults_before
+        return RateLimit(count=count, per_seconds=per_seconds) if is_well else None
 
     def _created_at(self, path: str, value: object) -> datetime | None:
         moment = value
@@ -362,10 +370,10 @@ def _write(rule: NotificationRule) -> dict[str, Any]:
         },
         "predicates": [write_predicate(predicate) for predicate in rule.predicates],
         "recipients": [
-            {"recipient_type": each.recipient_type.value, "recipient_id": each.recipient_id}
+            {"recipient_type": plain(each.recipient_type), "recipient_id": each.recipient_id}
             for each in rule.recipients
         ],
-        "channels": [channel.value for channel in rule.channels],
+        "channels": [plain(channel) for channel in rule.channels],
         "schedule": _write_schedule(rule.schedule),
         "timezone": rule.timezone,
         "template_policy": rule.template_policy,

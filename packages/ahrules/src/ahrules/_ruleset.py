@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from attrs import field, frozen
 
+from ahrules._arguments import refuse
 from ahrules._compiled import RuleMatch
 from ahrules._index import TenantIndex
 from ahrules._patterns import PatternCache
@@ -29,15 +30,18 @@ class RuleError:
         tenant_id: Its tenant, or the empty text where it could not be read.
         rule_id: Its id, or the empty text where it could not be read.
         errors: Its faults.
+        position: Where it stood in the list; None where its id says which it is.
     """
 
     tenant_id: str
     rule_id: str
     errors: tuple[FieldError, ...]
+    position: int | None = None
 
     def __str__(self) -> str:
         """Return the rule and its faults in one text."""
-        return f"rule {self.rule_id!r}: " + "; ".join(str(error) for error in self.errors)
+        which = repr(self.rule_id) if self.position is None else f"at position {self.position}"
+        return f"rule {which}: " + "; ".join(str(error) for error in self.errors)
 
 
 @frozen(eq=False, repr=False)
@@ -73,7 +77,10 @@ class RuleSet:
             answered. Never raises for any content of the event: a text that is no address, a field
             of another type, simply do not match.
         """
-        index = self._tenants.get(event.tenant_id)
+        try:
+            index = self._tenants.get(event.tenant_id)
+        except AttributeError:
+            refuse("event", event, "give an IncidentEvent, such as from_json reads")
         return [] if index is None else index.match(event)
 
     def replace(
@@ -155,6 +162,9 @@ def compile_rules(rules: Iterable[NotificationRule | Mapping[str, Any]]) -> Rule
 
     Args:
         rules: Rules, or mappings as `NotificationRule.from_dict` takes them.
+
+    Raises:
+        TypeError: It is one rule, not a list of rules.
     """
     return RuleSet().replace(changed=rules)
 
@@ -164,7 +174,9 @@ def _check_all(
 ) -> tuple[dict[RuleKey, NotificationRule], list[RuleError]]:
     checked: dict[RuleKey, NotificationRule] = {}
     errors: list[RuleError] = []
-    for given in rules:
+    if isinstance(rules, NotificationRule | Mapping | str):
+        refuse("rules", rules, "give a list of rules")
+    for index, given in enumerate(rules):
         try:
             # A rule that was put together by hand is checked like one from outside.
             rule = (
@@ -174,7 +186,14 @@ def _check_all(
             )
         except RuleValidationError as error:
             tenant_id, rule_id = _name_of(given)
-            errors.append(RuleError(tenant_id=tenant_id, rule_id=rule_id, errors=error.errors))
+            errors.append(
+                RuleError(
+                    tenant_id=tenant_id,
+                    rule_id=rule_id,
+                    errors=error.errors,
+                    position=None if rule_id else index,
+                )
+            )
             continue
         key = RuleKey(rule.tenant_id, rule.rule_id)
         if key in checked:

@@ -32,6 +32,7 @@ from typing import Any, Final
 import attrs
 from attrs import field, frozen, validators
 
+from ahrules._arguments import expect
 from ahrules._draft import (
     ALERT_STATE_LABEL,
     STATE_FIRING,
@@ -209,6 +210,7 @@ class FlapDetector:
     ) -> None:
         if alerts_max < 1:
             raise ValueError(f"alerts_max is {alerts_max}; at least one alert must fit")
+        expect("settings", settings, FlapSettings, "give FlapSettings(changes=...)")
         self._settings = settings
         self._alerts_max = alerts_max
         self._steady: OrderedDict[EventKey, FlapState] = OrderedDict()

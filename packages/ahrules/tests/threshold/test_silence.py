@@ -211,3 +211,22 @@ def test_a_host_of_which_nothing_is_held_is_not_remembered(bench, rule):
 def test_a_clock_that_is_no_number_is_refused(bench, rule):
     with pytest.raises(ValueError, match="now is nan; give Unix seconds"):
         bench(rule()).tick(float("nan"))
+
+
+@pytest.mark.parametrize("alive", [False, True])
+def test_a11_a_clock_that_was_an_hour_ahead_and_is_set_right_changes_no_judgement_of_silence(
+    bench, rule, alive
+):
+    told = []
+    for ahead in (3_600, 0):
+        one = bench(rule(no_data="alert"))
+        for at in range(0, 401, 10):
+            one.tick(at + ahead)
+            one.point(at, 5)
+            one.seen(at + ahead)
+        one.tick(405)
+        one.point(410, 5)
+        one.seen(410)
+        told.append(one.ticks(420, 5_000, seen=alive))
+    assert told[0] == told[1]
+    assert len(told[0]) == alive

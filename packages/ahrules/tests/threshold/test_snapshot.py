@@ -330,3 +330,19 @@ def test_a_bound_that_is_lower_than_before_keeps_what_was_open(bench, rule):
     assert other.series_count == 25
     assert other.observe("web-1", Series(name="cpu"), 1e10, 5.0) == []
     assert other.drops["series_max"] == 1
+
+
+def test_a4_a_series_from_a_newer_snapshot_is_watched_by_the_rules_known_here(bench, rule):
+    one = bench(rule(), rule(rule_id="r2", threshold=50))
+    one.tick(0)
+    one.point(0, 5)
+    full = one.evaluator.snapshot()
+    one.rules(rule(), at=1)
+    one.point(2, 6)
+    newer = one.evaluator.snapshot_series("web-1", one.series.key)
+    again = bench()
+    again.evaluator.restore(full)
+    again.evaluator.merge(newer)
+    assert again.rules(rule(), rule(rule_id="r2", threshold=50), at=10) == []
+    again.tick(10)
+    assert again.point(20, 95) == [OPENED, OPENED]

@@ -18,15 +18,20 @@ is no text, is the empty string.
   ids of all kinds, as `.+` does;
 - on a label: it holds for the empty string, so that events without the label pass.
 
+**Nothing.** A matcher on `type` or `severity` that holds for none of their values is a fault: the
+sets are closed, so it is misspelt.
+
 A silence all of whose matchers choose nothing must say `all: true`: `re .*`, `ne` of a name that is
 none, `nre` and `eq` of the empty string alone are no choice.
 """
 
+import difflib
 import string
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
 from ahrules._patterns import PatternError, compile_pattern
+from ahrules._reading import shown
 from ahrules.errors import FieldError
 from ahwire.hub import EventSeverity, EventType, JsonValue, LabelMatcher, MatchOp, Silence
 
@@ -132,7 +137,10 @@ def compile_matchers(silence: Silence) -> tuple[tuple[tuple[str, Test], ...], li
     faults: list[FieldError] = []
     for index, matcher in enumerate(silence.matchers):
         try:
-            tests.append((matcher.label, compile_matcher(matcher)))
+            test = compile_matcher(matcher)
+            if not _can_hold(matcher.label, test):
+                faults.append(FieldError(f"matchers[{index}].value", _never(matcher)))
+            tests.append((matcher.label, test))
         except PatternError as error:
             faults.append(FieldError(f"matchers[{index}].value", str(error)))
     if not faults and not silence.all and not any(_chooses(*each) for each in tests):
@@ -144,6 +152,20 @@ def compile_matchers(silence: Silence) -> tuple[tuple[tuple[str, Test], ...], li
             )
         )
     return tuple(tests), faults
+
+
+def _can_hold(label: str, test: Test) -> bool:
+    """Tell whether there is a value of a closed set, or its absence, that the test takes."""
+    values = _VALUES.get(label)
+    # An event always has a type, and may have no severity.
+    return values is None or any(map(test, values)) or (label == "severity" and test(""))
+
+
+def _never(matcher: LabelMatcher) -> str:
+    known = _VALUES[matcher.label]
+    near = difflib.get_close_matches(matcher.value[:64], known, n=3)
+    hint = f"near names: {', '.join(near)}" if near else f"known are {', '.join(known)}"
+    return f"{shown(matcher.value)} with {matcher.op} holds for no {matcher.label}; {hint}"
 
 
 def _chooses(label: str, test: Test) -> bool:

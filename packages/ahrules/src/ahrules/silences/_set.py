@@ -7,6 +7,7 @@ from typing import Self
 
 from attrs import field, frozen
 
+from ahrules._arguments import expect, expect_no_single
 from ahrules._moments import check_aware, instant, unix_second
 from ahrules.errors import FieldError, UnknownZoneError
 from ahrules.silences._matching import (
@@ -18,6 +19,8 @@ from ahrules.silences._matching import (
 )
 from ahrules.silences._window import WallWindow
 from ahwire.hub import Silence
+
+_WAY_OUT = "give a Silence, such as from_json reads"
 
 
 @frozen(kw_only=True)
@@ -170,13 +173,18 @@ def compile_silences(silences: Iterable[Silence]) -> SilenceSet:
     """Make silences ready; those that cannot be used are collected, the others work.
 
     A silence cannot be used when a pattern is not RE2's, when its time zone is none, when its id is
-    there twice in its company (the first counts), or when it would match everything of its company
-    and does not say `all: true`.
+    there twice in its company (the first counts), when a matcher can never hold, or when it would
+    match everything of its company and does not say `all: true`.
+
+    Raises:
+        TypeError: One is no `Silence`.
     """
     errors: list[SilenceError] = []
     seen: set[tuple[str, str]] = set()
     companies: defaultdict[str, list[_Compiled]] = defaultdict(list)
-    for silence in silences:
+    expect_no_single("silences", silences, Silence)
+    for index, silence in enumerate(silences):
+        expect(f"silences[{index}]", silence, Silence, _WAY_OUT)
         compiled, faults = _compile(silence)
         key = (silence.company_id, silence.silence_id)
         if key in seen:
@@ -200,7 +208,12 @@ def compile_silences(silences: Iterable[Silence]) -> SilenceSet:
 
 
 def check_silence(silence: Silence) -> tuple[FieldError, ...]:
-    """Return what is wrong with a silence, by field path; nothing: it can be used."""
+    """Return what is wrong with a silence, by field path; nothing: it can be used.
+
+    Raises:
+        TypeError: It is no `Silence`.
+    """
+    expect("silence", silence, Silence, _WAY_OUT)
     return tuple(_compile(silence)[1])
 
 

@@ -30,6 +30,7 @@ from typing import Any, Final
 import attrs
 from attrs import frozen
 
+from ahrules._arguments import expect
 from ahrules._draft import (
     ALERT_STATE_LABEL,
     STATE_FIRING,
@@ -37,6 +38,7 @@ from ahrules._draft import (
     EventKey,
     event_key,
 )
+from ahrules._moments import check_aware
 from ahrules._snapshots import VERSION, event_from_json, event_to_json, reading, text_from_json
 from ahrules.silences._set import SilenceSet
 from ahwire.hub import Event, EventType, Silence
@@ -98,6 +100,11 @@ def _suppress(event: Event, silence_id: str) -> Event:
     return attrs.evolve(event, suppressed=True, suppress_reason=f"silence:{silence_id}")
 
 
+def _checked(silences: SilenceSet) -> SilenceSet:
+    expect("silences", silences, SilenceSet, "give what compile_silences([...]) returns")
+    return silences
+
+
 class SuppressionTracker:
     """Marks events that silences suppress, and says what is owed when a silence ends.
 
@@ -113,7 +120,7 @@ class SuppressionTracker:
     def __init__(self, silences: SilenceSet | None = None, *, held_max: int = 100_000) -> None:
         if held_max < 1:
             raise ValueError(f"held_max is {held_max}; at least one alert must fit")
-        self._silences = silences if silences is not None else SilenceSet()
+        self._silences = SilenceSet() if silences is None else _checked(silences)
         self._held_max = held_max
         self._held: dict[EventKey, HeldEvent] = {}
         self._overflow_total = 0
@@ -129,7 +136,7 @@ class SuppressionTracker:
 
     def replace(self, silences: SilenceSet) -> None:
         """Put other silences in force; what no silence of them holds back is due."""
-        self._silences = silences
+        self._silences = _checked(silences)
 
     def mark(self, event: Event, now: datetime) -> Event:
         """Return the event as it goes out, and keep what is owed for it.
@@ -158,7 +165,11 @@ class SuppressionTracker:
 
         Args:
             now: An aware datetime.
+
+        Raises:
+            InstantError: `now` is naive.
         """
+        check_aware(now)
         return tuple(
             EventDraft.again(held.event, occurred_at=now, reason=_REASON)
             for held in self._overdue(now)

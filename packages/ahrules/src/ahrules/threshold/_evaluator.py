@@ -17,7 +17,7 @@ import attrs
 from ahrules._arguments import expect, refuse, unix_seconds
 from ahrules._ruleset import RuleError
 from ahrules.threshold._changing import RuleChange
-from ahrules.threshold._registry import Registry, added_rules, empty_book
+from ahrules.threshold._registry import Registry, empty_book
 from ahrules.threshold._restoring import Restored
 from ahrules.threshold._rules import Compiled, make_book
 from ahrules.threshold._series import Series
@@ -139,6 +139,8 @@ class Evaluator:
         is_start = not self._now <= now <= self._now + self._blind
         if is_start:
             self._start = now
+        if now < self._now:
+            self._registry.turn_back(now)
         self._now = now
         told: list[Transition] = []
         gone = [
@@ -273,7 +275,8 @@ class Evaluator:
     def merge(self, data: bytes) -> None:
         """Take over the series of a newer snapshot, such as `snapshot_series` gives, after restore.
 
-        Its rules are added where they are not known; a rule that is known stays as it is.
+        Its rules are added where they are not known; a rule that is known stays as it is, and
+        watches a series that the snapshot has without it from now on.
 
         Raises:
             SnapshotError: As `restore`.
@@ -284,15 +287,7 @@ class Evaluator:
         book = attrs.evolve(found.book, disabled=before.disabled, refused=before.refused)
         registry.book = book
         registry.epoch += found.has_new_rules
-        for tracked in found.count():
-            old = registry.get(tracked.server, tracked.series.key)
-            if old is not None:
-                registry.leave(old)
-            tracked.heard_at = self._now
-            registry.place(tracked)
-        for tracked in registry if found.has_new_rules else ():
-            registry.adopt(tracked, added_rules(book, before, tracked.series.name), self._now)
-            tracked.due_at = NEVER
+        registry.merge(found.count(), before, self._now)
 
     # ------------------------------------------------------------------------------------- pieces
 

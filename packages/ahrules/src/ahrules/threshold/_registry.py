@@ -85,6 +85,39 @@ class Registry:
             window = rule.window(self.bounds.window_points_max)
             tracked.watches.append(Watch(rule, window, born_at))
 
+    def merge(self, series: Sequence[Tracked], before: RuleBook, now: float) -> None:
+        """Hold these instead of those of their names, and let all be watched as the rules say.
+
+        Args:
+            series: Already counted at the rules that watch them.
+            before: The rules by which the series that are held are watched.
+            now: From when they count as heard, and what begins to watch them counts silence.
+        """
+        for tracked in series:
+            old = self.get(tracked.server, tracked.series.key)
+            if old is not None:
+                self.leave(old)
+        for tracked in self:
+            added = added_rules(self.book, before, tracked.series.name)
+            if added:
+                self.adopt(tracked, added, now)
+                tracked.due_at = NEVER
+        for tracked in series:
+            tracked.heard_at = now
+            self.place(tracked)
+            # The snapshot may be from before a rule that is known here came, or from after it left.
+            self.adopt(tracked, self.book.by_metric.get(tracked.series.name, ()), now)
+
+    def turn_back(self, now: float) -> None:
+        """The clock was set back: what it called later than this has happened by now."""
+        for host in self.hosts.values():
+            host.seen_at = min(host.seen_at, now)
+            for tracked in host.series.values():
+                tracked.heard_at = min(tracked.heard_at, now)
+                tracked.due_at = NEVER
+                for watch in tracked.watches:
+                    watch.born_at = min(watch.born_at, now)
+
     def adopt_short(self, born_at: float) -> None:
         """Let rules that were full take series that meet them, where some have left."""
         if not self._has_room_again:
