@@ -56,4 +56,4 @@ def unix_seconds(name: str, value: object) -> float:
 def _number(value: object) -> float:
     # Unlike `float`, `isfinite` takes no text for a number.
     isfinite(value)  # type: ignore[arg-type]  # whether it is a number is what is asked
-    return float(value)  # type: ignore[arg-type]
+    return float(value)  # type: ignore[arg-type]  # as above
