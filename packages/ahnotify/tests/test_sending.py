@@ -183,7 +183,7 @@ async def test_a_channel_that_always_fails_is_tried_four_times_on_time_then_is_d
 async def test_a_permanent_refusal_is_dead_at_once(post, broker):
     provider = Scripted(PermanentProviderError("no_such_user", "gone"))
     await publish(broker, message())
-    await post.run(post.zone(provider), until=post.finished)
+    await post.run(post.zone(provider), until=post.drained)
     assert len(provider.calls) == 1
     assert (await broker.depth(DEAD_LETTERS)).ready == 1
     attempts = await post.rows(t.delivery_attempts, "status", "error_code", "error_message")

@@ -88,7 +88,7 @@ def test_ten_thousand_queued_and_stopped_while_offline_arrive_after_the_start(en
     collector.wait_for(1, timeout_seconds=30)
     end(process)
     with WAL.open(enrolled.state_dir / "wal") as queue:
-        assert queue.stats().batches > 10_000
+        assert queue.stats().batches >= 10_000  # more where its first cycle came in time
     collector.always(None)
     before = len(collector.batches())
     process = enrolled.start("--catch-up-batches", "10")
