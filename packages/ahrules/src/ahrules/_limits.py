@@ -21,14 +21,28 @@ RULE_VALUES_MAX: Final = 50_000
 PATTERN_BYTES_MAX: Final = 1 << 18
 """What RE2 may use for one pattern: its program and its states."""
 
-PATTERN_TEXT_CHARS_MAX: Final = 65_536
+PATTERN_TEXT_CHARS_MAX: Final = 4_096
 """Characters of a text that a pattern is asked about: the rest is as if it were not there.
 
-The time is linear in the text, but some patterns take ten microseconds a character.
+The time is linear in the text, but there are patterns of a thousand characters that take tens of
+microseconds a character: up to some sixteen nanoseconds for each step of RE2's program.
 """
 
+RULE_PATTERN_STEPS_MAX: Final = 25_000
+"""Steps of RE2's programs of all patterns of `matches` of one rule together.
+
+With `PATTERN_TEXT_CHARS_MAX` this bounds what a rule's patterns cost an event: steps times
+characters, a second or two for the worst that can be written.
+"""
+
+CONTAINS_ITEMS_MAX: Final = 4_096
+"""Items of a list that `contains` looks at: the rest is as if it were not there."""
+
 RULE_PATTERN_CHARS_MAX: Final = 20_000
-"""Characters in all patterns, and in all globs with brackets, of one rule together."""
+"""Characters in all patterns, and in all globs of more than one `*`, of one rule together."""
+
+GLOB_CHARS_COUNTED_MIN: Final = 20
+"""As so many characters counts a shorter glob: a rule has at most a thousand such globs."""
 
 PATTERN_CHARS_COUNTED_MIN: Final = 200
 """As so many characters counts a shorter pattern of `matches`: a rule has at most a hundred."""

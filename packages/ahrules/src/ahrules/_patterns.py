@@ -10,7 +10,12 @@ from typing import Any, Final
 
 import re2
 
-from ahrules._limits import PATTERN_BYTES_MAX, PATTERN_TEXT_CHARS_MAX, PATTERNS_KEPT_MAX
+from ahrules._limits import (
+    GLOB_CHARS_COUNTED_MIN,
+    PATTERN_BYTES_MAX,
+    PATTERN_TEXT_CHARS_MAX,
+    PATTERNS_KEPT_MAX,
+)
 from ahrules._reading import is_unicode
 
 GLOB_SIGNS: Final = frozenset("*?[")
@@ -22,10 +27,15 @@ class PatternError(ValueError):
 
 
 class Pattern:
-    """A compiled pattern."""
+    """A compiled pattern.
 
-    def __init__(self, compiled: Any) -> None:
+    Attributes:
+        steps: How many RE2's program has: what a character costs at most; 0 for a glob.
+    """
+
+    def __init__(self, compiled: Any, steps: int = 0) -> None:
         self._compiled = compiled
+        self.steps = steps
 
     def search(self, text: str) -> bool:
         """Tell whether the pattern is found anywhere in the text."""
@@ -54,7 +64,8 @@ def compile_pattern(text: str) -> Pattern:
     options.log_errors = False
     options.max_mem = PATTERN_BYTES_MAX
     try:
-        return Pattern(re2.compile(text, options))
+        compiled = re2.compile(text, options)
+        return Pattern(compiled, steps=compiled.programsize)
     except re2.error as error:
         reason = error.args[0].decode(errors="replace")
         raise PatternError(
@@ -66,6 +77,17 @@ def compile_pattern(text: str) -> Pattern:
 def is_glob(text: str) -> bool:
     """Tell whether a host is a glob; else it is compared as it stands."""
     return not GLOB_SIGNS.isdisjoint(text)
+
+
+def counted_chars(host: str) -> int:
+    """Return as how many characters of patterns a filter's host counts.
+
+    None for a host as it stands, and for a glob that is one `*`: these are asked without a pattern.
+    """
+    signs = sum(host.count(sign) for sign in GLOB_SIGNS)
+    if signs == 0 or (signs == 1 and "*" in host):
+        return 0
+    return max(len(host), GLOB_CHARS_COUNTED_MIN)
 
 
 class _GlobPattern(Pattern):

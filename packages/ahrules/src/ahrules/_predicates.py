@@ -22,6 +22,7 @@ from ahrules._limits import (
     PATTERN_CHARS_COUNTED_MIN,
     PREDICATE_DEPTH_MAX,
     PREDICATES_MAX,
+    RULE_PATTERN_STEPS_MAX,
 )
 from ahrules._networks import NetworkTextError, canonical_network
 from ahrules._patterns import PatternError, compile_pattern
@@ -120,6 +121,7 @@ class PredicateReader:
 
     faults: Faults
     _count: list[int] = field(default=Factory(lambda: [0]), init=False)
+    _steps: list[int] = field(default=Factory(lambda: [0]), init=False)
 
     def read(self, path: str, value: object, depth: int = 0) -> Predicate | None:
         """Return the predicate at `path`, or None after its faults were kept."""
@@ -243,9 +245,17 @@ class PredicateReader:
             if not self.faults.may_compile(path, max(len(text), PATTERN_CHARS_COUNTED_MIN)):
                 return None
             try:
-                compile_pattern(text)
+                self._steps[0] += compile_pattern(text).steps
             except PatternError as error:
                 self.faults.add(path, str(error))
+                return None
+            if self._steps[0] > RULE_PATTERN_STEPS_MAX:
+                self.faults.add(
+                    path,
+                    f"brings the patterns of the rule to {self._steps[0]} steps;"
+                    f" {RULE_PATTERN_STEPS_MAX} are the most; write smaller repetitions and fewer"
+                    " classes as \\pL, or split the rule in two",
+                )
                 return None
         return text
 

@@ -8,7 +8,7 @@ from attrs import field, fields, frozen
 
 from ahrules._limiter import RateLimit
 from ahrules._limits import ID_CHARS_MAX, RATE_COUNT_MAX, RATE_SECONDS_MAX, RATE_SECONDS_MIN
-from ahrules._patterns import PatternError, compile_glob
+from ahrules._patterns import PatternError, compile_glob, counted_chars
 from ahrules._predicates import Predicate, PredicateReader, read_network, write_predicate
 from ahrules._reading import Faults, is_number, join, members, plain, shown
 from ahrules._schedule import Schedule, Unit, check_interval, check_unit
@@ -203,7 +203,6 @@ class _RuleReader:
         if found is None:
             return None
         self.faults.unknown_fields(path, found, _FILTERS)
-
         return Filters(
             severity=self._filter(found, "severity", self._severity),
             ip_address=self._filter(found, "ip_address", self._network),
@@ -238,7 +237,8 @@ class _RuleReader:
         text = self.faults.text(path, value)
         try:
             # Without brackets there is nothing in a glob that could be wrong.
-            if text is not None and "[" in text and self.faults.may_compile(path, len(text)):
+            chars = counted_chars(text or "")
+            if text and chars and self.faults.may_compile(path, chars) and "[" in text:
                 compile_glob(text)
         except PatternError as error:
             self.faults.add(path, str(error))

@@ -215,9 +215,65 @@ def test_a_rule_asks_at_most_a_hundred_patterns():
 
 def test_a_pattern_sees_the_beginning_of_a_long_text():
     rule_set = compile_rules([a_rule(predicates=[{"field": "a", "op": "matches", "value": "b$"}])])
-    assert rule_set.match(an_event(payload={"a": "a" * 65_535 + "b"}))
-    assert rule_set.match(an_event(payload={"a": "a" * 65_535 + "b" + "c" * 65_536}))
-    assert not rule_set.match(an_event(payload={"a": "a" * 65_536 + "b"}))
+    assert rule_set.match(an_event(payload={"a": "a" * 4_095 + "b"}))
+    assert rule_set.match(an_event(payload={"a": "a" * 4_095 + "b" + "c" * 65_536}))
+    assert not rule_set.match(an_event(payload={"a": "a" * 4_096 + "b"}))
+
+
+def test_the_steps_of_a_rules_patterns_are_bounded_together():
+    costly = [
+        {"field": "a", "op": "matches", "value": f"(?:((a?){{60}}b?){{9}}c|z{number})"}
+        for number in range(12)
+    ]
+    assert compile_rules([a_rule(predicates=costly[:11])]).errors == ()
+    found = faults(predicates=[{"any": costly}])
+    assert list(found) == ["predicates[0].any[11].value"]
+    assert "25000 are the most" in found["predicates[0].any[11].value"]
+
+
+@pytest.mark.parametrize("between", ["*", "?"])
+def test_the_globs_without_brackets_of_a_rule_are_bounded_together(between):
+    globs = [f"*{number}{between}" + f"a{between}" * 490 for number in range(1_500)]
+    found = faults(filters={"host": globs})
+    assert next(iter(found)) == "filters.host[20]"
+    assert "20000 are the most" in found["filters.host[20]"]
+    # A rule's short globs are all kept compiled.
+    short = [f"{number}{between}{between}" for number in range(1_001)]
+    assert list(faults(filters={"host": short})) == ["filters.host[1000]"]
+
+
+def test_hosts_and_globs_of_one_star_count_as_no_patterns():
+    hosts = [f"{'h' * 900}{number}{'*' * (number % 2)}" for number in range(2_000)]
+    assert compile_rules([a_rule(filters={"host": hosts})]).errors == ()
+
+
+class Compared(int):
+    """A number that counts how often it is compared."""
+
+    times = 0
+
+    def __eq__(self, other):
+        Compared.times += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def test_contains_compares_the_first_items_of_a_long_list_once():
+    Compared.times = 0
+    asked = [{"field": "a", "op": "contains", "value": number} for number in range(1_000, 1_020)]
+    rule_set = compile_rules([a_rule(predicates=[{"any": asked}])])
+    items = [Compared(1)] * 100_000
+    assert not rule_set.match(an_event(payload={"a": items}))
+    assert 0 < Compared.times <= 20 * 4_096
+    assert rule_set.match(an_event(payload={"a": [1] * 4_095 + [1_000]}))
+    assert not rule_set.match(an_event(payload={"a": [1] * 4_096 + [1_000]}))
+
+
+def test_contains_tells_a_flag_from_a_number():
+    rule_set = compile_rules([a_rule(predicates=[{"field": "a", "op": "contains", "value": 1}])])
+    assert not rule_set.match(an_event(payload={"a": [True]}))
+    assert rule_set.match(an_event(payload={"a": [True, 1.0]}))
 
 
 def test_the_values_of_a_rule_are_bounded_together():
