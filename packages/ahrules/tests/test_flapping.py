@@ -401,3 +401,14 @@ def test_the_steps_of_one_alert_are_pure_functions():
     step = observe_alert(None, event(OPENED, 0), FlapSettings())
     assert step.state == FlapState(firing=True, changed_at=(START,))
     assert settle_alert(step.state, START, FlapSettings()).state == step.state
+
+
+def test_a_time_at_the_end_of_the_calendar_spoils_no_later_tick():
+    detector = FlapDetector()
+    end = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    for kind in (OPENED, RESOLVED, OPENED, RESOLVED):
+        detector.observe(event(kind, end))
+    assert detector.tick(end) == ()
+    assert detector.next_look() == datetime.max.replace(tzinfo=UTC)
+    walk(detector, (OPENED, 0))
+    assert len(detector.flapping) == 1

@@ -527,3 +527,14 @@ def test_every_agent_that_is_down_was_told_once_and_who_reads_it_knows_who_is_do
             # Who came up unseen is known to be up from the next list on, or from the group's end.
             assert reader.believed - down <= set().union(*reader.lists.values())
             assert down & set(again) == set()
+
+
+def test_a_down_from_before_the_groups_window_that_comes_late_passes_as_it_is():
+    company = Company()
+    company.step(0, down=[f"w{number}" for number in range(40)])
+    assert company.state.group is not None
+    late = event("down", "late", -61)
+    assert company.step(10, events=[late]) == ["told agent.down late"]
+    assert "late" not in company.state.group.members
+    edge = event("down", "edge", -60)
+    assert company.step(11, events=[edge])[0] == "hidden agent.down edge"

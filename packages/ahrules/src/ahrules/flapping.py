@@ -160,14 +160,23 @@ def settle_alert(state: FlapState | None, now: datetime, settings: FlapSettings)
     if state.since is None:
         forgotten = now - newest_at > timedelta(seconds=settings.window_seconds)
         return FlapStep(state=None if forgotten else state)
-    settled_at = newest_at + timedelta(seconds=settings.quiet_seconds)
-    if now < settled_at:
+    # The newest change may be near the end of the calendar: the difference is always a time.
+    if now - newest_at < timedelta(seconds=settings.quiet_seconds):
         return FlapStep(state=state)
+    settled_at = _quiet_until(newest_at, settings)
     draft = attrs.evolve(
         _told(EventType.ALERT_SETTLED, state, settled_at),
         duration_seconds=(settled_at - state.since).total_seconds(),
     )
     return FlapStep(state=None, drafts=(draft,))
+
+
+def _quiet_until(newest_at: datetime, settings: FlapSettings) -> datetime:
+    """Return when the alert has settled, or the calendar's last instant."""
+    try:
+        return newest_at + timedelta(seconds=settings.quiet_seconds)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=newest_at.tzinfo)
 
 
 def _told(
@@ -265,7 +274,7 @@ class FlapDetector:
         newest = min((state.changed_at[-1] for state in self._flapping.values()), default=None)
         if newest is None:
             return None
-        return newest + timedelta(seconds=self._settings.quiet_seconds)
+        return _quiet_until(newest, self._settings)
 
     def snapshot(self) -> dict[str, Any]:
         """Return everything that `restore` needs, as JSON values."""

@@ -21,7 +21,8 @@ judgement, so that a group names all that are known when it forms:
   `ratio` of the company's agents.
 - **Members** are the agents of the window when the group forms, and then every agent of the company
   that goes down while there is a group. A member that comes up leaves. Who was down for longer when
-  the group formed is no member.
+  the group formed is no member: an agent.down from more than `window_seconds` before that, which
+  comes late, goes out as it is.
 - **Ups as their downs**: the agent.up of an agent whose agent.down was told is told; where that was
   suppressed under the group, it is suppressed too. So nobody hears of half of it.
 - A group forms only in a step with a down in it: other settings or another size of the company form
@@ -204,7 +205,7 @@ def observe_agents(
     check_aware(now)
     work = _Work(state)
     for event in events:
-        work.take(event)
+        work.take(event, settings.window_seconds)
     if state.group is not None:
         return work.judge_group(state.group, settings, now)
     return work.judge_recent(settings, company_agents, now)
@@ -222,8 +223,8 @@ class _Work:
         # out is judged at the end.
         self._fresh: dict[str, list[int]] = {}
 
-    def take(self, event: Event) -> None:
-        """Take one event of the company."""
+    def take(self, event: Event, window_seconds: float) -> None:
+        """Take one event of the company; the window is that of groups."""
         if event.company_id != self._state.company_id:
             raise ValueError(
                 f"an event of {event.company_id!r} came to the state of {self._state.company_id!r}"
@@ -232,15 +233,26 @@ class _Work:
         self._events.append(event)
         if event.type is EventType.AGENT_UP:
             self._leave(agent)
-        elif event.type is not EventType.AGENT_DOWN:
-            raise ValueError(f"an event of type {event.type} is about no agent's silence")
-        elif event.suppressed or event.reason == _REASON:
             return
-        elif agent not in self._members or agent in self._fresh:
+        if event.type is not EventType.AGENT_DOWN:
+            raise ValueError(f"an event of type {event.type} is about no agent's silence")
+        if event.suppressed or event.reason == _REASON:
+            return
+        known = agent in self._members
+        if not known and self._is_older(event, window_seconds):
+            return
+        if not known or agent in self._fresh:
             self._members[agent] = GroupMember(event=event, told=True)
             self._fresh.setdefault(agent, []).append(len(self._events) - 1)
         elif not self._members[agent].told:
             self._hide(len(self._events) - 1)
+
+    def _is_older(self, event: Event, window_seconds: float) -> bool:
+        """Whether the agent was down before the group's window: then its down came late."""
+        group = self._group
+        if group is None:
+            return False
+        return (group.formed_at - event.occurred_at).total_seconds() > window_seconds
 
     def _leave(self, agent: str) -> None:
         """Let the last event, an agent.up, go out as its agent.down did."""
