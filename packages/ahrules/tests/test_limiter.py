@@ -208,3 +208,10 @@ def test_a_limit_that_lets_nothing_pass_is_refused(count, per_seconds):
 def test_a_contract_without_a_limiter_says_so():
     with pytest.raises(NotImplementedError):
         LimiterContract().test_keeps_keys_apart()
+
+
+@pytest.mark.parametrize("count", [1_000_000_001, 2**54, 10**400], ids=["over", "double", "huge"])
+def test_a_limit_that_no_bucket_can_count_exactly_is_refused(count):
+    with pytest.raises(ValueError, match="count"):
+        RateLimit(count=count)
+    assert RateLimit(count=1_000_000_000).count == 1_000_000_000

@@ -7,17 +7,24 @@ from typing import Final, Protocol
 
 from attrs import define, field, frozen, validators
 
+# Far below 2**53: from there on, one token less is the same double.
+_COUNT_MAX: Final = 1_000_000_000
+
 
 @frozen(kw_only=True)
 class RateLimit:
     """A token bucket's size and speed.
 
     Attributes:
-        count: How many may pass at once, and in each `per_seconds` from then on; at least 1.
+        count: How many may pass at once, and in each `per_seconds` from then on; 1 to
+            1,000,000,000.
         per_seconds: In which time a bucket that is empty is full again; above 0.
     """
 
-    count: int = field(default=100, validator=[validators.instance_of(int), validators.ge(1)])
+    count: int = field(
+        default=100,
+        validator=[validators.instance_of(int), validators.ge(1), validators.le(_COUNT_MAX)],
+    )
     per_seconds: float = field(default=60.0, converter=float, validator=validators.gt(0))
 
 
