@@ -77,6 +77,13 @@ class Model:
     def tick(self, now):
         if not self.now <= now <= self.now + BLIND:
             self.start = now
+        if now < self.now:
+            # The clock was set back: what it called later than this has happened by now.
+            self.seen = {server: min(ts, now) for server, ts in self.seen.items()}
+            for watch in self.watched.values():
+                watch.born = min(watch.born, now)
+            for key, arrived in self.points.items():
+                self.points[key] = [(*point[:3], min(point[3], now)) for point in arrived]
         self.now = now
         for rule_id, key in list(self.watched):
             self.look(self.rules[rule_id], key, self.watched[rule_id, key])
