@@ -169,3 +169,17 @@ def test_bounds_that_hold_nothing_are_refused():
     for name in ("series_max", "rule_series_max", "window_points_max", "key_chars_max"):
         with pytest.raises(ValueError):
             EvaluatorBounds(**{name: 0})
+
+
+def test_after_a_restart_with_more_room_a_rule_takes_the_series_it_was_too_full_for(
+    limited, rule, begin
+):
+    small = limited(rule_series_max=2)
+    for number in range(4):
+        small.observe("web-1", core(number), begin, 5)
+    large = Evaluator(company_id="acme", bounds=EvaluatorBounds(rule_series_max=100))
+    large.restore(small.snapshot())
+    large.set_rules([rule()], begin)
+    large.tick(begin + 10)
+    told = [large.observe("web-1", core(number), begin + 20, 95) for number in range(4)]
+    assert [len(one) for one in told] == [1, 1, 1, 1]

@@ -32,7 +32,8 @@ class Registry:
         self.drops: Counter[str] = Counter()
         self.epoch = 0
         self._key_chars = 0
-        self._has_room_again = False
+        # After a restart a bound may be larger than before.
+        self._has_room_again = True
 
     def __iter__(self) -> Iterator[Tracked]:
         """Yield all series; they may leave meanwhile, one that comes may be missed."""
@@ -126,7 +127,7 @@ class Registry:
         bound = self.bounds.rule_series_max
         for tracked in self:
             if tracked.is_short:
-                rules = self.book.by_metric[tracked.series.name]
+                rules = self.book.by_metric.get(tracked.series.name, ())
                 free = [rule for rule in rules if rule.series < bound]
                 # Those that are still full are not asked, so that each series is counted once.
                 tracked.is_short = len(free) < len(rules)
