@@ -113,6 +113,17 @@ def test_limits_hold_for_what_is_remembered_too(batches, points, labels):
         assert found == judged_by(validate, message, NOW, limits=limits)
 
 
+def test_labels_of_known_series_count_towards_the_limit_of_a_batch():
+    limits = Limits(points_per_batch=2, labels_per_series=1)
+    validator = Validator(limits=limits)
+    known = series("m", [("a", "1")])
+    validator.validate(batch(known), now_ms=NOW)
+    message = batch(known, series("n", [("a", "1")] * 4))
+    found = judged_by(validator.validate, message, NOW)
+    assert found == judged_by(validate, message, NOW, limits=limits)
+    assert "5 labels" in found
+
+
 def test_series_that_was_clean_is_known_again_with_other_points():
     validator = Validator()
     labels = [("b", "2"), ("a", "1")]

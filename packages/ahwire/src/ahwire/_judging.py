@@ -166,14 +166,12 @@ class Judge:
         return clean if len(labels) == labels_sent else None
 
     def accept(self, clean: CleanSeries) -> None:
-        """Take a series that was judged elsewhere.
+        """Take a series that was judged elsewhere, all of whose labels stay.
 
         Raises:
-            TooLargeError: the batch has too many points.
+            TooLargeError: the batch has too many points or labels.
         """
-        self._points_left -= len(clean.points)
-        if self._points_left < 0:
-            self._spend(0, 0)  # which raises
+        self._spend(len(clean.points), len(clean.labels))
         self._series.append(clean)
 
     def result(self) -> Validated:

@@ -45,7 +45,6 @@ class ZstdPace:
         self._left = 0  # bytes of the part that we are in
         self._gain = 0  # what that part may become
         self._has_checksum = False
-        self._is_frame_over = False
         self._tiny_parts = 0
 
     def end(self, chunk: bytes, start: int, room: int) -> int:
@@ -53,8 +52,8 @@ class ZstdPace:
 
         Frames end where a cut is, so that nothing is left over behind one.
         """
-        position, size = start, len(chunk)
-        while position < size and not self._is_frame_over:
+        position, size, is_frame_over = start, len(chunk), False
+        while position < size and not is_frame_over:
             if self._tiny_parts > _TINY_PARTS_MAX:
                 blind = min(max(room // _GAIN, 1), _BLIND_BYTES_MAX)
                 return position if position > start else min(start + blind, size)
@@ -71,8 +70,7 @@ class ZstdPace:
                     head, self._head = self._head, b""
                     self._read(head)
             position += step
-            self._is_frame_over = self._read == self._read_magic and not (self._left or self._head)
-        self._is_frame_over = False
+            is_frame_over = self._read == self._read_magic and not (self._left or self._head)
         return position
 
     def _expect(self, head_bytes: int, read: Callable[[bytes], None]) -> None:
