@@ -116,8 +116,11 @@ def shown() -> dict[str, list[str]]:
             if not node.name.startswith("test_"):
                 continue
             first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
-            text = "\n".join(lines[first - 1 : node.end_lineno])
-            for fault in numbers(text + " " + node.name.upper().replace("_", " ")):
+            # Not the rest of the code: a cursor or a byte in hex may look like a number of ours.
+            comments = [line.partition("#")[2] for line in lines[first - 1 : node.end_lineno]]
+            name = node.name.upper().replace("_", " ")
+            text = " ".join([name, ast.get_docstring(node) or "", *comments])
+            for fault in numbers(text):
                 found[fault].append(f"{place}::{node.name}")
     return found
 

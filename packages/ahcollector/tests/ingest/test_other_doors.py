@@ -100,9 +100,8 @@ async def test_enrolment_gives_a_token_that_works_at_once(world):
     assert (reply.config.interval_seconds, reply.token_expires_at_ms) == (20, 0)
     assert response.headers["cache-control"] == "no-store"
     world.hub.fails = TemporaryHubError("down")
-    assert (await world.send(world.batch(), token="canary-new-token")).status_code == 202, (
-        "C22: the negative entry is gone, and no hub is needed"
-    )
+    # C22: the negative entry is gone, and no hub is needed.
+    assert (await world.send(world.batch(), token="canary-new-token")).status_code == 202
     assert not world.negative.holds(token_hash, now=world.clock.monotonic())
 
 
