@@ -33,7 +33,7 @@ from ah_server.hub.faults import FAULTS_PATH, FaultPlan, Faults
 from ah_server.hub.identities import EnrollRefusedError, Identities
 from ah_server.settings import Secret
 from ahwire.errors import DecodeError
-from ahwire.hub import CompanySettings, Heartbeat, SeenReport
+from ahwire.hub import CompanySettings, Heartbeat, InventoryReport, RenewRequest, SeenReport
 from ahwire.names import is_id
 
 PREFIX = "/api/v1/monitoring/collector"
@@ -134,10 +134,8 @@ class _CollectorCalls:
         return Response(grant.to_json(), media_type="application/json")
 
     async def renew(self, request: Request) -> Response:
-        agent_id = (await read_mapping(request)).get("agent_id")
-        if not isinstance(agent_id, str):
-            return _error(400, "bad_request", "agent_id: expected text")
-        grant = await self._identities.renew(agent_id)
+        asked = RenewRequest.from_json(await read_body(request))
+        grant = await self._identities.renew(asked.agent_id)
         return Response(grant.to_json(), media_type="application/json")
 
     async def agents(self, request: Request) -> Response:
@@ -173,11 +171,8 @@ class _CollectorCalls:
         return JSONResponse({})
 
     async def inventory(self, request: Request) -> Response:
-        data = await read_mapping(request)
-        agent_id = data.get("agent_id")
-        if not isinstance(agent_id, str):
-            return _error(400, "bad_request", "agent_id: expected text")
-        await self._identities.record_inventory(agent_id, json.dumps(data.get("inventory")))
+        report = InventoryReport.from_json(await read_body(request))
+        await self._identities.record_inventory(report.agent_id, json.dumps(report.inventory))
         return JSONResponse({})
 
     async def heartbeat(self, request: Request) -> Response:

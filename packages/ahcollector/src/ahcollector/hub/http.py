@@ -37,7 +37,9 @@ from ahwire.hub import (
     EventsReply,
     EventsRequest,
     Heartbeat,
+    InventoryReport,
     RenewGrant,
+    RenewRequest,
     SeenReport,
 )
 
@@ -178,7 +180,7 @@ class HttpHub:
         answer = await self._ask(
             "POST",
             "/credentials/renew",
-            content=_json({"agent_id": agent_id}),
+            content=RenewRequest(agent_id=agent_id).to_json(),
             headers={"X-Request-Id": request_id},
         )
         return _decode("POST /credentials/renew", answer, RenewGrant.from_json)
@@ -218,7 +220,7 @@ class HttpHub:
         await self._ask(
             "POST",
             "/inventory",
-            content=_json({"agent_id": agent_id, "inventory": fields}),
+            content=InventoryReport(agent_id=agent_id, inventory=fields).to_json(),
             headers={"X-Request-Id": request_id},
         )
 
