@@ -12,12 +12,11 @@ same answer: on the days on which clocks change they do not.
 """
 
 import random
-import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pandas as pd
-from _harness import Options, Row, Times, in_turns, main
+from _harness import Options, Row, Times, cpu_seconds_of, in_turns, main
 from croniter import croniter
 
 from ahrules import Schedule, Unit, _buckets, _zones, bucket, load_zone, zone_names
@@ -52,13 +51,6 @@ def cases(rng: random.Random, ago: timedelta, kinds: Sequence[Kind] = KINDS) -> 
         kind = kinds[number % len(kinds)]
         mix.append((Schedule(kind[0], kind[1], rng.choice(zones)), kind))
     return [(NOW - ago * rng.random(), *rng.choice(mix)) for _ in range(EVENTS)]
-
-
-def cpu_seconds_of(action: Callable[[], object]) -> float:
-    """How long the processor works on one call."""
-    began = time.process_time()
-    action()
-    return time.process_time() - began
 
 
 def ours(found: Sequence[Case]) -> Callable[[], float]:

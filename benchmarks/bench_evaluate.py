@@ -8,11 +8,10 @@ the least that anybody could do. Nothing here waits, so seconds are those of the
 
 import gc
 import json
-import time
 import tracemalloc
 from collections.abc import Callable
 
-from _harness import Options, Row, Times, in_turns, main
+from _harness import Options, Row, Times, cpu_seconds_of, in_turns, main
 
 from ahrules.threshold import Evaluator, Series
 from ahwire.hub import ThresholdRule
@@ -26,13 +25,6 @@ BEGIN = 1_796_000_000
 STEP_SECONDS = 15
 COMPANY = "acme"
 Sent = list[tuple[str, Series, float]]
-
-
-def seconds_of(action: Callable[[], object]) -> float:
-    """How long the processor works at one call."""
-    began = time.process_time()
-    action()
-    return time.process_time() - began
 
 
 def rules() -> list[ThresholdRule]:
@@ -111,7 +103,7 @@ class Stream:
 def rate(count: int, action: Callable[[], object]) -> float:
     """Points a second."""
     gc.collect()
-    return count / seconds_of(action)
+    return count / cpu_seconds_of(action)
 
 
 def filled(sent: Sent, cycles: int) -> tuple[Evaluator, Stream]:
@@ -174,13 +166,13 @@ def pauses(options: Options, sent: Sent) -> list[Row]:
         stream.into(evaluator)
         for server in range(SERVERS):
             evaluator.host_seen(f"server-{server}", stream.now)
-        return seconds_of(lambda: evaluator.tick(stream.now + seconds))
+        return cpu_seconds_of(lambda: evaluator.tick(stream.now + seconds))
 
     snapshot = evaluator.snapshot()
 
     def restore() -> float:
         other = Evaluator(company_id=COMPANY)
-        return seconds_of(lambda: other.restore(snapshot))
+        return cpu_seconds_of(lambda: other.restore(snapshot))
 
     def longest_part() -> float:
         parts, longest = evaluator.snapshot_chunks(), 0.0
@@ -191,19 +183,19 @@ def pauses(options: Options, sent: Sent) -> list[Row]:
             ended = next(parts, None) is None
 
         while not ended:
-            longest = max(longest, seconds_of(part))
+            longest = max(longest, cpu_seconds_of(part))
         return longest
 
     changed = [rules()[1:], rules()]
 
     def change() -> float:
         changed.reverse()
-        return seconds_of(lambda: evaluator.set_rules(changed[0], stream.now))
+        return cpu_seconds_of(lambda: evaluator.set_rules(changed[0], stream.now))
 
     def first_tick() -> float:
         # After a change of the rules all series are looked at, as after a start.
         change()
-        return seconds_of(lambda: evaluator.tick(stream.now + 10))
+        return cpu_seconds_of(lambda: evaluator.tick(stream.now + 10))
 
     def change_and_tick() -> float:
         took = change()
@@ -214,7 +206,7 @@ def pauses(options: Options, sent: Sent) -> list[Row]:
         {
             "tick": lambda: tick(10),
             "part": longest_part,
-            "snapshot": lambda: seconds_of(evaluator.snapshot),
+            "snapshot": lambda: cpu_seconds_of(evaluator.snapshot),
             "restore": restore,
             "rules": change_and_tick,
             "first tick": first_tick,
@@ -245,7 +237,7 @@ def pause_rows(found: dict[str, Times], snapshot: bytes) -> list[Row]:
     ]
 
 
-def pause_row(question: str, times: Times, *, limit: float, note: str = "") -> Row:
+def pause_row(question: str, times: Times, *, limit: float) -> Row:
     """How long everything else waits."""
     low, high = times.quartiles
     return Row(
@@ -255,7 +247,6 @@ def pause_row(question: str, times: Times, *, limit: float, note: str = "") -> R
         limit=limit,
         less_is_better=True,
         target=f"at most {limit * 1e3:,.0f} ms",
-        note=note,
         figures={"seconds": times.median},
     )
 

@@ -2,11 +2,11 @@
 
 The rules are those of `benchmarks/_rule_sets.py`: tenants of uneven size, some hundred rules a
 tenant; 60 % of the rules name hosts (a third of these by a glob), 40 % networks, the rest a type
-anywhere; 60 % name severities; 30 % have predicates; an event matches one to four. Every event's
-address is another one. The peers have no index: they ask rule by rule, the tenant first, and so
-does a scan written by hand; asked about the rules of the event's tenant only, they are as fast as
-the remark says. In the worst case all rules are of one tenant and match every event. Times are
-those of the processor: nothing here waits, and what else runs on the machine shall not count.
+anywhere; 60 % name severities; 30 % have predicates. Every event's address is another one. The
+peers have no index: they ask rule by rule, the tenant first, and so does a scan written by hand;
+asked about the rules of the event's tenant only, they are as fast as the remark says. In the worst
+case all rules are of one tenant and match every event. Times are those of the processor: nothing
+here waits, and what else runs on the machine shall not count.
 """
 
 import gc
@@ -15,7 +15,7 @@ import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from _harness import Options, Row, Times, in_turns, main
+from _harness import Options, Row, Times, cpu_seconds_of, in_turns, main
 from _match_peers import Matcher, by_json_logic, by_rule_engine, by_scan
 from _rule_sets import Rule, Tenants, make_events, make_rules
 
@@ -40,13 +40,6 @@ def measure(options: Options) -> list[Row]:
         rows += [*throughput(count, limits, rounds), *peers(count, min(rounds, PEER_ROUNDS))]
     large = 2_000 if options.quick else 100_000
     return [*rows, *changes(large, rounds), worst(1_000 if options.quick else 10_000)]
-
-
-def seconds_of(action: Callable[[], object]) -> float:
-    """How long one call keeps the processor."""
-    began = time.process_time()
-    action()
-    return time.process_time() - began
 
 
 def rate(match: Ours, events: Sequence[IncidentEvent]) -> float:
@@ -157,11 +150,11 @@ def changes(count: int, rounds: int) -> list[Row]:
     """Compiling, its memory, and replacing one rule."""
     rules = make_rules(count, Tenants(count))
     rounds = min(rounds, 5)
-    compiling = Times(values=[seconds_of(lambda: compile_rules(rules)) for _ in range(rounds)])
+    compiling = Times(values=[cpu_seconds_of(lambda: compile_rules(rules)) for _ in range(rounds)])
     checked = [NotificationRule.from_dict(rule) for rule in rules]
-    read = seconds_of(lambda: compile_rules(checked))
+    read = cpu_seconds_of(lambda: compile_rules(checked))
     before, peak, rule_set = memory(rules)
-    replacing = [seconds_of(partial(replace, rule_set, rule)) * 1000 for rule in rules[:200]]
+    replacing = [cpu_seconds_of(partial(replace, rule_set, rule)) * 1000 for rule in rules[:200]]
     taken = Times(values=replacing)
     return [
         Row(
