@@ -332,7 +332,7 @@ def summary(session: nox.Session) -> None:
 
 @nox.session
 def proto(session: nox.Session) -> None:
-    """Regenerate agent_pb2.py and .pyi of ahwire in a throw-away environment."""
+    """Regenerate the message modules (_pb2.py, .pyi) of ahwire in a throw-away environment."""
     session.run(str(BIN / "python"), "tests/project/protogen.py", "packages/ahwire/src")
 
 
