@@ -17,7 +17,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeGuard, TypeVar
 
 import anyio
 from anyio import CapacityLimiter, to_thread
@@ -26,7 +26,7 @@ from anyio.lowlevel import RunVar
 from ahwal.errors import BusyError
 
 T = TypeVar("T")
-CallSoon: TypeAlias = Callable[[Callable[[], None]], object]
+CallSoon: TypeAlias = Callable[[Callable[[], None]], None]
 
 # For all agents of one event loop; each has at most a few calls under way.
 THREADS_MAX = 16
@@ -46,17 +46,45 @@ async def in_thread(func: Callable[..., T], *arguments: object) -> T:
 def call_soon_of_this_loop() -> CallSoon:
     """Return the running loop's way to be told something by another thread, which never waits.
 
-    What is returned raises RuntimeError when the loop has ended. A portal's calls wait until the
-    loop has taken them: a host's loop may be busy for seconds, and one that has just ended never
-    takes them.
+    What is returned does nothing when the loop has ended. A portal's calls wait until the loop has
+    taken them: a host's loop may be busy for seconds, and one that has just ended never takes them.
     """
+    soon = _soon_of_this_loop()
+
+    def call_soon(call: Callable[[], None]) -> None:
+        # When the loop has ended, nobody in it waits any more.
+        with contextlib.suppress(RuntimeError):
+            soon(call)
+
+    return call_soon
+
+
+def _soon_of_this_loop() -> Callable[[Callable[[], None]], object]:
     trio = sys.modules.get("trio")
     if trio is not None:
         # Asked first, because trio may be a guest in a loop of asyncio.
         with contextlib.suppress(RuntimeError):
-            soon: CallSoon = trio.lowlevel.current_trio_token().run_sync_soon
+            soon: Callable[[Callable[[], None]], object]
+            soon = trio.lowlevel.current_trio_token().run_sync_soon
             return soon
     return asyncio.get_running_loop().call_soon_threadsafe
+
+
+class EndedError(Exception):
+    """A call raised what ends programs, tasks or coroutines, and must not end its caller's.
+
+    Attributes:
+        error: What it raised.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"it raised {type(error).__name__}")
+        self.error = error
+
+
+def _is_tame(error: BaseException) -> TypeGuard[Exception]:
+    # A coroutine cannot raise StopIteration.
+    return isinstance(error, Exception) and not isinstance(error, StopIteration)
 
 
 class DaemonCalls:
@@ -80,6 +108,7 @@ class DaemonCalls:
         Raises:
             BusyError: `calls_max` earlier calls have not come back.
             Exception: Whatever `func` raises.
+            EndedError: It raised what is no ordinary Exception, such as SystemExit.
         """
         if not self._free.acquire(blocking=False):
             raise BusyError(
@@ -88,19 +117,17 @@ class DaemonCalls:
             )
         done = anyio.Event()
         outcome: list[T] = []
-        failure: list[BaseException] = []
+        failure: list[Exception] = []
         call_soon = call_soon_of_this_loop()
 
         def call() -> None:
             try:
                 outcome.append(func())
             except BaseException as error:  # noqa: BLE001 - handed to the waiting caller
-                failure.append(error)
+                failure.append(error if _is_tame(error) else EndedError(error))
             finally:
                 self._free.release()
-            # When the loop has ended, nobody waits any more.
-            with contextlib.suppress(RuntimeError):
-                call_soon(done.set)
+            call_soon(done.set)
 
         threading.Thread(target=call, name=f"ahwal {self._name}", daemon=True).start()
         await done.wait()

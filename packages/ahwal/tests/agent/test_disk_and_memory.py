@@ -205,14 +205,21 @@ def test_an_identity_that_has_no_place_is_an_error_at_construction_only(state_di
         Agent(config, lambda: [Sample("work", 1)])
 
 
-async def test_a_machine_id_whose_reading_raises_is_a_warning_only(config, collector, caplog):
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(RuntimeError("no such bus"), "RuntimeError: no such bus"), (SystemExit(1), "SystemExit")],
+)
+async def test_a_machine_id_whose_reading_raises_is_a_warning_only(
+    config, collector, caplog, error, told
+):
     def broken():
-        raise RuntimeError("no such bus")
+        raise error
 
     async with Running(config, read_machine_id=broken) as running:
         await running.cycles(1, seconds=PHASE + 0.01)
         await reaches(lambda: collector.batches())
-    assert "the machine's id cannot be read: RuntimeError: no such bus" in caplog.text
+    assert "the machine's id cannot be read" in caplog.text
+    assert told in caplog.text
 
 
 class SlowStorage(PosixStorage):

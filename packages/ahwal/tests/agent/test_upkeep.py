@@ -1,11 +1,11 @@
 """What the agent asks for beside the sending: its inventory, its configuration, its token."""
 
+import asyncio
 import json
 import stat
 import time
 from datetime import UTC, datetime
 
-import anyio
 import attrs
 import pytest
 from running import PHASE, Running, reaches
@@ -132,6 +132,25 @@ async def test_an_inventory_that_hangs_or_fails_delays_no_batch(config, collecto
         await running.cycles(2)
         await reaches(lambda: len(collector.batches()) == 7)
     assert caplog.text.count("the inventory could not be read: RuntimeError: no such device") == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError(), StopIteration()],
+    ids=repr,
+)
+async def test_an_inventory_whose_reading_would_end_a_program_ends_nothing(
+    config, collector, caplog, error
+):
+    def broken():
+        raise error
+
+    async with Running(config, read_inventory=broken) as running:
+        await running.cycles(1, seconds=PHASE + 0.01)
+        await running.cycles(1)
+        await reaches(lambda: len(collector.batches()) == 2)
+        await reaches(lambda: "the inventory could not be read" in caplog.text)
+    assert type(error).__name__ in caplog.text
 
 
 async def test_while_the_token_is_refused_nothing_but_the_probe_is_asked(config, collector):
@@ -267,6 +286,5 @@ async def test_a_token_is_renewed_although_metrics_are_refused_for_long(
             if collector.requests("/credentials/renew"):
                 break
             await running.steps(1)
-    with anyio.fail_after(5):
-        assert len(collector.requests("/credentials/renew")) == 1
+    assert len(collector.requests("/credentials/renew")) == 1
     assert CredentialStore(state_dir=str(tmp_path)).load().agent_token == "scripted-token-2"

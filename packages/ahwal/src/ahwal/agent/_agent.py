@@ -11,7 +11,6 @@ status file    every 10 s, for `ahagent status`
 The queue is the only thing between the first two: a slow collector never delays a collection.
 """
 
-import contextlib
 import logging
 import random
 import threading
@@ -163,9 +162,7 @@ class Agent:
         call_soon, event = self._call_soon, self._stop_event
         if call_soon is None or event is None or self._intake.in_child():
             return
-        # It may end by itself in this very moment.
-        with contextlib.suppress(RuntimeError):
-            call_soon(event.set)
+        call_soon(event.set)
 
     def enqueue(
         self,

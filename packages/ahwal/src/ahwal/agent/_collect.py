@@ -12,7 +12,7 @@ import anyio
 from attrs import frozen
 
 from ahwal._sample import Sample
-from ahwal._threads import DaemonCalls
+from ahwal._threads import DaemonCalls, EndedError
 from ahwal.errors import BusyError, ConfigError
 
 SAMPLES_MAX = 200_000
@@ -213,13 +213,13 @@ class CollectorSet:
         cause: BaseException | None = None
         try:
             with anyio.move_on_after(timeout_seconds):
-                return self._works(collector, await self._calls[collector.name].run(_tame(call)))
+                return self._works(collector, await self._calls[collector.name].run(call))
             failure = f"no result within {timeout_seconds:g} s"
         except BusyError:
             failure = "still busy with an earlier cycle"
         except Exception as error:  # noqa: BLE001 - the collector is the embedder's code
             # It may raise anything, and costs its own samples only.
-            cause = error.error if isinstance(error, _EndedError) else error
+            cause = error.error if isinstance(error, EndedError) else error
             failure = f"{type(cause).__name__}: {_text_of(cause)}"
         level = logging.DEBUG if collector.name in self._failing else logging.WARNING
         self._failing.add(collector.name)
@@ -232,29 +232,6 @@ class CollectorSet:
             self._failing.discard(collector.name)
             self._log.info("collector %s works again", collector.name)
         return result
-
-
-class _EndedError(Exception):
-    """A collector raised what ends programs and tasks, and must not end the agent's."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(type(error).__name__)
-        self.error = error
-
-
-def _tame(call: Callable[[], T]) -> Callable[[], T]:
-    def tamed() -> T:
-        try:
-            return call()
-        except StopIteration as error:
-            # A coroutine cannot raise it.
-            raise _EndedError(error) from error
-        except Exception:
-            raise
-        except BaseException as error:
-            raise _EndedError(error) from error
-
-    return tamed
 
 
 def _text_of(error: BaseException) -> str:

@@ -4,7 +4,6 @@ Law of this file: samples that are taken are in the sender's books before the ca
 none are taken once the agent has begun to close its queue.
 """
 
-import contextlib
 import logging
 import os
 import threading
@@ -111,13 +110,12 @@ class Intake:
         if not self._settled.is_set():
             self._settled.wait(timeout_seconds)
         # In a forked child there is no thread of the agent, and its queue is the parent's.
-        return None if self._closed or os.getpid() != self._pid else self._sender
+        return None if self._closed or self.in_child() else self._sender
 
     def _wake(self) -> None:
         if self._call_soon is not None and self._wake_in_loop is not None:
-            # The loop may end in this very moment; the samples then are for the next agent.
-            with contextlib.suppress(RuntimeError):
-                self._call_soon(self._wake_in_loop)
+            # When the loop ends in this very moment, the samples are for the next agent.
+            self._call_soon(self._wake_in_loop)
 
     def _refused(self, cause: str) -> Enqueued:
         level = logging.DEBUG if self._warned else logging.WARNING

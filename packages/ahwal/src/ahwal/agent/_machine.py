@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ahwal._threads import in_thread
+from ahwal._threads import DaemonCalls
 from ahwal._version import package_version
 from ahwal.agent._files import read_small
 from ahwal.errors import CredentialsError
@@ -42,7 +42,7 @@ async def is_same_machine(
 ) -> bool:
     """Return whether this is the machine with the id `enrolled`; what is not known is no other."""
     try:
-        current = await in_thread(read)
+        current = await DaemonCalls(name="machine id", calls_max=1).run(read)
     except Exception as error:  # noqa: BLE001 - the function may be the embedder's code
         # It may raise anything, which says nothing about the machine.
         logger.warning("the machine's id cannot be read: %s: %s", type(error).__name__, error)
