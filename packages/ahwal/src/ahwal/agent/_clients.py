@@ -12,7 +12,7 @@ OLD_CLIENT_SECONDS = 65.0
 
 
 class Clients:
-    """Makes clients from configurations and closes them when nothing can need them any more.
+    """Makes clients from configurations and keeps those that are replaced until nothing needs them.
 
     Args:
         config: The first configuration.
@@ -57,7 +57,10 @@ class Clients:
         self.current = client
 
     async def close_old(self) -> None:
-        """Close the clients whose last request must have ended by now."""
+        """Close the clients whose last request must have ended by now.
+
+        Called at each change; the one replaced last stays until the next change or the end.
+        """
         now = self._clock.monotonic()
         for since, client in list(self._old):
             if now - since > OLD_CLIENT_SECONDS:

@@ -12,6 +12,7 @@ from ahwal.agent._schedule import Schedule
 from ahwal.agent._waiting import wait_for
 from ahwal.clock import AsyncClock
 from ahwal.sender import DeliveryState, Sender
+from ahwal.sender._outage import SeldomLog
 from ahwire import now_ms, phase_offset
 
 COLLECTOR_TIMEOUT_SECONDS = 10.0
@@ -59,8 +60,8 @@ class CollectLoop:
         self._figures = ProcessFigures()
         self._changed = anyio.Event()
         self._cycle_seconds = 0.0
-        self._memory_warned_at: float | None = None
-        self._missed_warned_at: float | None = None
+        self._memory_log = SeldomLog(logger=logger, every_seconds=WARNING_EVERY_SECONDS)
+        self._missed_log = SeldomLog(logger=logger, every_seconds=WARNING_EVERY_SECONDS)
         self.cycles = 0
         self.missed = 0
 
@@ -122,9 +123,7 @@ class CollectLoop:
         if not missed:
             return
         self.missed += missed
-        now, warned = self._clock.monotonic(), self._missed_warned_at
-        if warned is None or now - warned >= WARNING_EVERY_SECONDS:
-            self._missed_warned_at = now
+        if self._missed_log.due(self._clock.monotonic()):
             self._log.warning(
                 "a collection took longer than the interval of %g s; %d cycles were left out so "
                 "far: a collector is slow, or the disk is",
@@ -135,10 +134,7 @@ class CollectLoop:
     def _watch_memory(self, rss_bytes: int) -> None:
         over = rss_bytes > self._memory_limit_bytes
         self._sender.save_memory(over)
-        now = self._clock.monotonic()
-        warned = self._memory_warned_at
-        if over and (warned is None or now - warned >= WARNING_EVERY_SECONDS):
-            self._memory_warned_at = now
+        if over and self._memory_log.due(self._clock.monotonic()):
             self._log.warning(
                 "the process takes %d MiB, over limits.memory_limit; buffers are made smaller",
                 rss_bytes >> 20,

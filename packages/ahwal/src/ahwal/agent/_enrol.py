@@ -38,7 +38,6 @@ _WAYS_OUT: Mapping[str, str] = {
     Code.BAD_REQUEST: "the two do not understand each other: compare their versions",
     Code.UPGRADE_REQUIRED: "install a newer version of ahwal",
 }
-_REFUSALS = frozenset(_WAYS_OUT)
 
 
 async def enroll(
@@ -152,9 +151,10 @@ def _refusal(answer: Answer, response: EnrollResponse | None, address: str) -> E
         + (f" {code}" if code else "")
         + (f" ({message})" if message else "")
     )
-    if code in _REFUSALS:
+    what_to_do = _WAYS_OUT.get(code or "")
+    if what_to_do is not None:
         return EnrolRefusedError(
-            f"the collector refused to enrol this machine: {text}; {_WAYS_OUT[code]}", code=code
+            f"the collector refused to enrol this machine: {text}; {what_to_do}", code=code
         )
     # What has no code of ours comes from another program, and `not_found` from another door.
     elsewhere = code in (None, Code.NOT_FOUND)

@@ -172,18 +172,22 @@ class UpkeepLoop:
         try:
             reply = await self._client.get_config(self._etag_held)
         except TransportError as error:
-            self._failed(self._config_tries, "the configuration could not be fetched", error)
+            self._failed(
+                self._config_tries,
+                "the configuration could not be fetched",
+                error,
+                request_id=error.request_id,
+            )
             return
         if reply.status == 200 and reply.config is not None:
             # The newest wins, even if it is no longer the one that the acknowledgement named.
             self._etag_held = reply.config.etag or etag
             self._on_config(reply.config)
         elif reply.status != 304:
-            self._refused(
+            self._failed(
                 self._config_tries,
                 "the configuration could not be fetched",
-                status=reply.status,
-                text=reply.code or "",
+                f"status {reply.status} {reply.code or ''}".rstrip(),
                 request_id=reply.request_id,
                 retry_after_seconds=reply.retry_after_seconds,
             )
@@ -199,13 +203,18 @@ class UpkeepLoop:
         try:
             answer, response = await self._client.renew()
             if response is None or not response.agent_token:
-                self._answer_refused(self._renew_tries, "the token could not be renewed", answer)
+                self._refused(self._renew_tries, "the token could not be renewed", answer)
                 return
             self._client.set_token(response.agent_token)
         except (TransportError, TokenError) as error:
             # The answer may be lost after the collector gave a new token: ours still is valid as
             # the previous one, and asks again.
-            self._failed(self._renew_tries, "the token could not be renewed", error)
+            self._failed(
+                self._renew_tries,
+                "the token could not be renewed",
+                error,
+                request_id=getattr(error, "request_id", ""),
+            )
             return
         self._renew_wanted = False
         self._renew_tries.succeeded(self._clock.monotonic())
@@ -244,55 +253,45 @@ class UpkeepLoop:
             try:
                 answer = await self._client.post_inventory(report)
             except TransportError as error:
-                self._failed(self._inventory_tries, "the inventory could not be sent", error)
+                self._failed(
+                    self._inventory_tries,
+                    "the inventory could not be sent",
+                    error,
+                    request_id=error.request_id,
+                )
                 return
             if answer.status not in (200, 202):
-                self._answer_refused(
-                    self._inventory_tries, "the inventory could not be sent", answer
-                )
+                self._refused(self._inventory_tries, "the inventory could not be sent", answer)
                 return
             self._inventory.sent(report, self._clock.monotonic())
         self._inventory_tries.succeeded(
             self._clock.monotonic(), again_in_seconds=self._inventory.check_every_seconds
         )
 
-    def _answer_refused(self, tries: Tries, what: str, answer: Answer) -> None:
+    def _refused(self, tries: Tries, what: str, answer: Answer) -> None:
         code, message = answer.error
-        self._refused(
+        self._failed(
             tries,
             what,
-            status=answer.status,
-            text=f"{code or ''} {message}".strip(),
+            f"status {answer.status} {code or ''} {message}".rstrip(),
             request_id=answer.request_id,
             retry_after_seconds=answer.retry_after_seconds,
         )
 
-    def _refused(
+    def _failed(
         self,
         tries: Tries,
         what: str,
+        why: object,
         *,
-        status: int,
-        text: str,
         request_id: str,
-        retry_after_seconds: float | None,
+        retry_after_seconds: float | None = None,
     ) -> None:
-        self._log.log(
-            logging.DEBUG if tries.failing else logging.WARNING,
-            "%s: status %d %s",
-            what,
-            status,
-            text,
-            extra={"request_id": request_id},
-        )
-        tries.failed(self._clock.monotonic(), retry_after_seconds)
-
-    def _failed(self, tries: Tries, what: str, error: TransportError | TokenError) -> None:
         self._log.log(
             logging.DEBUG if tries.failing else logging.WARNING,
             "%s: %s",
             what,
-            error,
-            extra={"request_id": getattr(error, "request_id", "")},
+            why,
+            extra={"request_id": request_id},
         )
-        tries.failed(self._clock.monotonic())
+        tries.failed(self._clock.monotonic(), retry_after_seconds)

@@ -5,20 +5,24 @@ import logging
 WARN_EVERY_SECONDS = 60.0
 
 
-class MinuteLog:
-    """About one kind of thing that may happen often: one line a minute at most.
+class SeldomLog:
+    """About one kind of thing that may happen often: one line a minute at most, or as given.
 
     Args:
         logger: Where the lines go.
+        every_seconds: The least time between two lines.
     """
 
-    def __init__(self, *, logger: logging.Logger) -> None:
+    def __init__(
+        self, *, logger: logging.Logger, every_seconds: float = WARN_EVERY_SECONDS
+    ) -> None:
         self._log = logger
+        self._every_seconds = every_seconds
         self._last: float | None = None
 
     def due(self, now: float) -> bool:
-        """Whether a line may be written at monotonic `now`; if so, the next minute begins."""
-        if self._last is not None and now - self._last < WARN_EVERY_SECONDS:
+        """Whether a line may be written at monotonic `now`; if so, the next pause begins."""
+        if self._last is not None and now - self._last < self._every_seconds:
             return False
         self._last = now
         return True

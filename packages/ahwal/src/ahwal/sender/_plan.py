@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from ahwal.sender._backlog import QUEUE_ERRORS, Backlog, Held
 from ahwal.sender._batch import Ceilings, SequenceNumbers
 from ahwal.sender._books import Books, DropReason, Key
-from ahwal.sender._outage import MinuteLog
+from ahwal.sender._outage import SeldomLog
 from ahwal.sender._suspect import Suspicion
 from ahwire import Clock, limits, now_ms
 from ahwire.agent_pb2 import MetricsBatch
@@ -116,9 +116,9 @@ class Planner:
         self.coding = GZIP
         self.read_bytes_max = READ_BYTES_MAX
         self.answered: bool | None = None
-        self._faults = MinuteLog(logger=logger)
+        self._faults = SeldomLog(logger=logger)
         self._unreadable = False
-        self._old_log = MinuteLog(logger=logger)
+        self._old_log = SeldomLog(logger=logger)
         self._old_batches = self._old_points = 0
         self._given_up = 0
 
