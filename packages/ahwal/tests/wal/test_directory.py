@@ -4,7 +4,6 @@ import errno
 import logging
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -12,8 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+from wal_fork import assert_a_child_is_refused_every_use
 
-from ahwal.errors import WALClosedError, WALOpenError, WALReadError, WALWriteError
+from ahwal.errors import WALOpenError, WALReadError, WALWriteError
 from ahwal.queue import DropReason
 from ahwal.wal import WAL, PosixStorage
 
@@ -209,35 +209,12 @@ class TestAFork:
         appending = threading.Thread(target=wal.append, args=(b"x",))
         appending.start()
         assert syncing.wait(30)
-        uses = [
-            lambda: wal.append(b"y"),
-            lambda: wal.append_many([b"y"]),
-            wal.oldest,
-            wal.newest,
-            lambda: wal.peek(1, 1),
-            lambda: wal.remove(1),
-            lambda: wal.replace(1, [b"y"]),
-            lambda: wal.quarantine(1),
-            wal.quarantined,
-            lambda: wal.requeue(1),
-            wal.stats,
-        ]
-        child = os.fork()
-        if child == 0:
-            signal.alarm(10)
-            refused = 0
-            for use in uses:
-                try:
-                    use()
-                except WALClosedError:
-                    refused += 1
+        try:
+            assert_a_child_is_refused_every_use(wal, 1)
+        finally:
+            go_on.set()
+            appending.join()
             wal.close()
-            os._exit(refused)
-        _, status = os.waitpid(child, 0)
-        go_on.set()
-        appending.join()
-        wal.close()
-        assert os.waitstatus_to_exitcode(status) == len(uses)
 
 
 def put_directory(path):

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from wal_fork import assert_a_child_is_refused_every_use
 
-from ahwal.errors import WALClosedError, WALLockedError
+from ahwal.errors import WALLockedError
 from ahwal.wal import WAL
 
 pytestmark = pytest.mark.fault
@@ -151,28 +152,7 @@ def test_a_sleeping_child_does_not_keep_the_lock_of_a_dead_parent(tmp_path):
 def test_every_use_in_a_child_is_refused(tmp_path):
     with WAL.open(tmp_path) as wal:
         entry_id = wal.append(b"x")
-        uses = [
-            lambda: wal.append(b"y"),
-            wal.oldest,
-            lambda: wal.remove(entry_id),
-            lambda: wal.replace(entry_id, [b"y"]),
-            lambda: wal.quarantine(entry_id),
-            wal.quarantined,
-            lambda: wal.requeue(entry_id),
-            wal.stats,
-        ]
-        child = os.fork()
-        if child == 0:
-            refused = 0
-            for use in uses:
-                try:
-                    use()
-                except WALClosedError:
-                    refused += 1
-            wal.close()
-            os._exit(refused)
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == len(uses)
+        assert_a_child_is_refused_every_use(wal, entry_id)
         assert wal.append(b"z") == entry_id + 1
 
 

@@ -10,6 +10,7 @@ import select
 import signal
 import sys
 import time
+import traceback
 from random import Random
 
 from ahwal.wal import WAL
@@ -107,6 +108,7 @@ def main(directory: str, kills: int, seed: int) -> None:
             try:
                 write(directory, writing, seed * 1000 + n + 1)
             finally:
+                traceback.print_exc()
                 os._exit(1)
         os.close(writing)
         # Some are killed while they recover.
@@ -118,7 +120,8 @@ def main(directory: str, kills: int, seed: int) -> None:
             if select.select([reading], [], [], left)[0]:
                 text += os.read(reading, 65536)
         os.kill(writer, signal.SIGKILL)
-        os.waitpid(writer, 0)
+        _, status = os.waitpid(writer, 0)
+        assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, "the writer ended by itself"
         while piece := os.read(reading, 65536):
             text += piece
         os.close(reading)
