@@ -6,12 +6,12 @@ import pytest
 import wal_independent
 
 from ahwal.queue import DropReason
-from ahwal.testing import SimulatedDisk
+from ahwal.testing import FakeClock, SimulatedDisk
 from ahwal.wal import WAL
 
 EVERYTHING = 10**9
 YEAR_MS = 365 * 86_400_000
-NOW_MS = 1_700_000_000_000
+NOW_MS = 1_700_000_000_000  # where a FakeClock begins
 
 
 @pytest.fixture(autouse=True)
@@ -19,20 +19,9 @@ def quiet(caplog):
     caplog.set_level(logging.CRITICAL, "ahwal.wal")
 
 
-class Clock:
-    def __init__(self):
-        self.passed = 0.0
-
-    def time(self):
-        return NOW_MS / 1000 + self.passed
-
-    def monotonic(self):
-        return self.passed
-
-
 def open_with(disk, clock=None, **options):
     storage = disk.storage()
-    return WAL.open("simulated", storage=storage, clock=clock or Clock(), **options)
+    return WAL.open("simulated", storage=storage, clock=clock or FakeClock(), **options)
 
 
 def disk_with(unix_ms):
@@ -49,7 +38,7 @@ def disk_with(unix_ms):
 )
 def test_a_time_absurdly_in_the_future_ages_no_other_record_and_no_append_fails(unix_ms):
     """Such as nanoseconds in the place of milliseconds."""
-    disk, clock = disk_with(unix_ms), Clock()
+    disk, clock = disk_with(unix_ms), FakeClock()
     with open_with(disk, clock) as wal:
         new = wal.append(b"new")
         entries = wal.peek(EVERYTHING, EVERYTHING)
@@ -58,7 +47,7 @@ def test_a_time_absurdly_in_the_future_ages_no_other_record_and_no_append_fails(
         # It may still be replaced, and its parts keep its time.
         (part,) = wal.replace(100, [b"part"])
         assert {e.id: e.unix_ms for e in wal.peek(EVERYTHING, EVERYTHING)}[part] == unix_ms
-        clock.passed += 86_401
+        clock.step(86_401)
         wal.append(b"later")
         assert wal.stats().dropped_by_reason == {DropReason.AGE: 3}
     assert new > 100

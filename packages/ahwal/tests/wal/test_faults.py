@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from ahwal.errors import WALOpenError, WALReadError, WALWriteError
-from ahwal.testing import PowerCut, SimulatedDisk
+from ahwal.testing import FakeClock, PowerCut, SimulatedDisk
 from ahwal.wal import WAL
 
 EVERYTHING = 10**9
@@ -213,20 +213,9 @@ def test_an_unreadable_sector_keeps_the_entry():
     assert wal.stats().dropped == 0
 
 
-class Clock:
-    def __init__(self):
-        self.seconds = 0.0
-
-    def time(self):
-        return 1_700_000_000 + self.seconds
-
-    def monotonic(self):
-        return self.seconds
-
-
 def with_bad_sector(count=6):
     """An open WAL whose second record cannot be read."""
-    disk, clock = SimulatedDisk(), Clock()
+    disk, clock = SimulatedDisk(), FakeClock()
     wal = open_simulated(disk, clock=clock)
     ids = [wal.append(b"%d" % n * 30) for n in range(count)]
     (name,) = seg_names(disk)
@@ -254,12 +243,12 @@ def test_a_bad_sector_holds_up_nothing_and_its_entry_stays(caplog):
         wal.oldest()
     # The disk has got over it.
     disk.heal()
-    clock.seconds += 61
+    clock.step(61)
     assert wal.oldest().id == ids[1]
 
 
 def test_an_entry_that_can_never_be_read_goes_with_its_age():
-    disk, clock = SimulatedDisk(), Clock()
+    disk, clock = SimulatedDisk(), FakeClock()
     wal = WAL.open("simulated", storage=disk.storage(), max_age_seconds=100, clock=clock)
     ids = [wal.append(b"%d" % n * 30) for n in range(2)]
     disk.break_bytes(seg_names(disk)[0], 24, 1)
@@ -267,13 +256,13 @@ def test_an_entry_that_can_never_be_read_goes_with_its_age():
         with pytest.raises(WALReadError):
             wal.oldest()
     assert wal.oldest().id == ids[1]
-    clock.seconds += 101
+    clock.step(101)
     assert wal.oldest() is None
     assert wal.stats().dropped_by_reason == {"age": 2}
 
 
 def test_a_shortage_of_descriptors_says_nothing_about_an_entry():
-    disk, clock = SimulatedDisk(), Clock()
+    disk, clock = SimulatedDisk(), FakeClock()
     wal = open_simulated(disk, clock=clock)
     first = wal.append(b"first")
     wal.append(b"second")

@@ -1,7 +1,6 @@
 """What the fuzzer and the long runs found, each as a directory by hand."""
 
 import logging
-import struct
 
 import pytest
 import wal_independent
@@ -26,15 +25,10 @@ def read_all(wal):
     return {entry.id: entry.data for entry in wal.peek(EVERYTHING, EVERYTHING)}
 
 
-def stored(record):
-    """Raw deflate that shows the data as it is."""
-    return b"\x01" + struct.pack("<HH", len(record), len(record) ^ 0xFFFF) + record
-
-
 def with_inner_record():
     """Three records, the second of which holds a whole record with a higher id."""
     inner = wal_independent.make_record(7, b"inner", level=0)
-    second = wal_independent.raw_record(2, stored(inner))
+    second = wal_independent.raw_record(2, wal_independent.stored(inner))
     records = [wal_independent.make_record(n, b"%d" % n) for n in (1, 3)]
     return records[0], second, records[1], inner
 

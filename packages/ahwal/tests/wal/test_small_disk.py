@@ -24,7 +24,7 @@ EVERYTHING = 10**9
 
 
 class TmpfsDisk:
-    """A real file system; the crash is that of a process that was forked."""
+    """A real file system; a crash gives the lock back and closes or notes nothing."""
 
     def __init__(self, path):
         self.directory = path / "wal"
@@ -38,7 +38,7 @@ class TmpfsDisk:
         self.ballast.unlink()
 
     def crash(self, wal):
-        # As by kill -9: nothing is closed or noted, and the system takes the lock back.
+        # As the system does after kill -9.
         wal._parts.lock.release()
 
 

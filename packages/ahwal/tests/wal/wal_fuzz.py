@@ -192,7 +192,7 @@ def check(data: bytes) -> None:
     for entry in first:
         assert entry in directory.written, f"nobody wrote {entry}"
     assert len({entry_id for entry_id, _ in first}) == len(first), "an id is there twice"
-    if directory.largest_id > independent.ID_MAX - 8:
+    if directory.largest_id > independent.NUMBER_MAX - 8:
         # So large a number cannot be noted: what is done comes again.
         reopen(append=b"second")
         return
@@ -200,7 +200,7 @@ def check(data: bytes) -> None:
     assert second[: len(first)] == first, "the second opening differs"
     third = reopen(append=b"third")
     assert third[: len(second)] == second, "what was appended is gone or moved"
-    if max(third)[0] < independent.ID_MAX:
+    if max(third)[0] < independent.NUMBER_MAX:
         reopen(remove=[entry_id for entry_id, _ in third])
         assert reopen() == [], "what was removed came back"
 

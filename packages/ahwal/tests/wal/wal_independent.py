@@ -9,7 +9,7 @@ import zlib
 from typing import NamedTuple
 
 POLYNOMIAL = 0x82F63B78  # Castagnoli, reflected
-ID_MAX = 2**62
+NUMBER_MAX = 2**62  # of checkpoint and journal
 UNIX_MS = 1_700_000_000_000
 
 
