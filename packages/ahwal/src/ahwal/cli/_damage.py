@@ -1,5 +1,6 @@
 """Where a queue on disk is damaged: file, offset, and the record's id as far as it is known."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from ahwal.wal import PosixStorage
@@ -10,17 +11,15 @@ from ahwal.wal._segment import Segment
 from ahwal.wal._storage import open_read
 
 
-def damage_found(storage: PosixStorage, found: Found) -> list[dict[str, Any]]:
-    """Return the places in which records could not be found, but no unfinished append."""
-    places = []
+def damage_found(storage: PosixStorage, found: Found) -> Iterator[dict[str, Any]]:
+    """Yield the places in which records could not be found, but no unfinished append."""
     last = found.index.last_segment
     for segment in found.index.segments:
         for offset, size in segment.damage:
             torn = segment is last and found.report.torn_bytes and segment.damage[-1][0] == offset
             if not torn:
                 record_id = _id_at(storage, segment, offset)
-                places.append(_place(segment, offset, size, record_id))
-    return places
+                yield _place(segment, offset, size, record_id)
 
 
 def place_of(spot: Spot) -> dict[str, Any]:

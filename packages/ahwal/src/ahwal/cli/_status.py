@@ -3,7 +3,6 @@
 import argparse
 import json
 import math
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from ahwal.cli._exit import ExitCode
 from ahwal.cli._say import say, say_field
 from ahwal.errors import ConfigError, NotEnrolledError
 from ahwal.transport._url import without_credentials
+from ahwal.wal._lock import is_alive
 
 _FILE_BYTES_MAX = 1 << 20
 # The file is written every 10 s.
@@ -127,12 +127,4 @@ def _read_status(path: Path) -> dict[str, Any]:
 
 
 def _alive(pid: object) -> bool:
-    if not isinstance(pid, int) or pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return True
+    return isinstance(pid, int) and pid > 0 and is_alive(pid)

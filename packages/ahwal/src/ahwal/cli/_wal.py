@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def _stats(directory: Path, *, as_json: bool) -> ExitCode:
             "segment_bytes": found.index.segment_bytes,
             "segments": found.index.segment_count,
             "oldest_unix_ms": spots[0].unix_ms if spots else None,
-            "newest_unix_ms": found.newest_unix_ms,
+            "newest_unix_ms": found.index.newest_unix_ms(),
             "watermark": found.checkpoint.watermark,
             "next_id": found.next_id,
             "quarantined": sum(n.endswith(".seg") for n in _quarantine_names(storage)),
@@ -116,7 +117,7 @@ def _quarantine_names(storage: PosixStorage) -> list[str]:
 def _verify(directory: Path, *, as_json: bool) -> ExitCode:
     storage, found = _examine(directory)
     good = points = not_batches = 0
-    places = damage_found(storage, found)
+    places = list(islice(damage_found(storage, found), _PLACES_MAX))
     damaged = found.report.damaged_records
     unreadable_ids: list[int] = []
     for spot, entry in _entries(storage, found):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ahwal.wal._journal import Put
-from ahwal.wal._record import HEADER_BYTES
+from ahwal.wal._record import HEADER_BYTES, UNIX_MS_MAX
 from ahwal.wal._segment import Segment
 
 Place = tuple[int, ...]
@@ -191,7 +191,7 @@ class Index:
                 return Spot(segment, position)
         return None
 
-    def newest_unix_ms(self, up_to_ms: int) -> int | None:
+    def newest_unix_ms(self, up_to_ms: int = UNIX_MS_MAX) -> int | None:
         """The largest time of a record, done or not, that is not above a limit."""
         newest = (segment.newest_unix_ms(up_to_ms) for segment in self._segments)
         return max((unix_ms for unix_ms in newest if unix_ms is not None), default=None)

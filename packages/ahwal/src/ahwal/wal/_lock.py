@@ -133,13 +133,14 @@ def _read_holder(descriptor: int) -> int | None:
     for _ in range(_READ_ATTEMPTS):
         text = os.pread(descriptor, _PID_BYTES_MAX, 0).strip()
         pid = int(text) if text.isdigit() else None
-        if pid and _is_alive(pid):
+        if pid and is_alive(pid):
             break
         time.sleep(_READ_PAUSE_SECONDS)
     return pid
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether a process of this id is there, as far as this one can see."""
     try:
         os.kill(pid, 0)
     except PermissionError:

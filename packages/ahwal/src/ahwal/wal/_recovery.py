@@ -74,7 +74,6 @@ class Found:
         next_id: Above all ids that were ever given out.
         checkpoint: The checkpoint file.
         journal: The journal file.
-        newest_unix_ms: The largest time of a record; None when there is none.
         report: What was found.
     """
 
@@ -82,7 +81,6 @@ class Found:
     next_id: int
     checkpoint: Checkpoint
     journal: Journal
-    newest_unix_ms: int | None
     report: RecoveryReport
 
 
@@ -133,7 +131,6 @@ def examine(storage: Storage, logger: Logger) -> Found:
         bad_journal_lines=journal.bad_lines,
     )
     _mark_done(index, watermark, journal)
-    times = [time for segment in segments if (time := segment.newest_unix_ms()) is not None]
     return Found(
         index=index,
         next_id=_free_id(
@@ -141,7 +138,6 @@ def examine(storage: Storage, logger: Logger) -> Found:
         ),
         checkpoint=attrs.evolve(checkpoint, readable=believed),
         journal=journal,
-        newest_unix_ms=max(times, default=None),
         report=report,
     )
 
