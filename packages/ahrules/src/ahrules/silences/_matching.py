@@ -30,12 +30,11 @@ import string
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
-from ahrules._patterns import PatternError, compile_pattern
+from ahrules._matchers import Test, compile_matcher
+from ahrules._patterns import PatternError
 from ahrules._reading import shown
 from ahrules.errors import FieldError
 from ahwire.hub import EventSeverity, EventType, JsonValue, LabelMatcher, MatchOp, Silence
-
-Test = Callable[[str], bool]
 
 
 class EventFields(Protocol):
@@ -112,23 +111,6 @@ def text_of(event: EventFields, label: str) -> str:
     field = _FIELDS.get(label)
     found = event.labels.get(label) if field is None else field(event)
     return str(found) if isinstance(found, str) else ""
-
-
-def compile_matcher(matcher: LabelMatcher) -> Test:
-    """Return what tells whether a text is matched.
-
-    Raises:
-        PatternError: The value is no pattern that RE2 reads.
-    """
-    value = matcher.value
-    if matcher.op is MatchOp.EQ:
-        return lambda text: text == value
-    if matcher.op is MatchOp.NE:
-        return lambda text: text != value
-    pattern = compile_pattern(f"(?s){value}")
-    if matcher.op is MatchOp.RE:
-        return pattern.matches_whole
-    return lambda text: not pattern.matches_whole(text)
 
 
 def compile_matchers(silence: Silence) -> tuple[tuple[tuple[str, Test], ...], list[FieldError]]:

@@ -8,11 +8,11 @@ from typing import Self
 from attrs import field, frozen
 
 from ahrules._arguments import expect, expect_no_single
+from ahrules._matchers import Test
 from ahrules._moments import check_aware, instant, unix_second
 from ahrules.errors import FieldError, UnknownZoneError
 from ahrules.silences._matching import (
     EventFields,
-    Test,
     compile_matchers,
     fixed_values,
     text_of,

@@ -9,17 +9,17 @@ from typing import Final
 from attrs import define, frozen
 
 from ahrules._arguments import expect
+from ahrules._matchers import Test, compile_matcher
 from ahrules._patterns import Pattern, PatternError, compile_glob, is_glob
 from ahrules._ruleset import RuleError
 from ahrules.errors import FieldError
-from ahrules.silences._matching import compile_matcher
 from ahrules.threshold._series import Series
 from ahrules.threshold._window import AGGREGATES, Window
 from ahwire.errors import DecodeError
 from ahwire.hub import Aggregation, LabelMatcher, NoData, ThresholdOp, ThresholdRule
 
 Compare = Callable[[float, float], bool]
-_Matcher = tuple[str, Callable[[str], bool]]
+_Matcher = tuple[str, Test]
 
 _COMPARISONS: Final[Mapping[ThresholdOp, Compare]] = MappingProxyType(
     {
