@@ -183,3 +183,18 @@ def test_after_a_restart_with_more_room_a_rule_takes_the_series_it_was_too_full_
     large.tick(begin + 10)
     told = [large.observe("web-1", core(number), begin + 20, 95) for number in range(4)]
     assert [len(one) for one in told] == [1, 1, 1, 1]
+
+
+def test_a_rule_that_changes_keeps_its_series_and_takes_no_more_than_its_bound(
+    limited, rule, begin
+):
+    evaluator = limited(rule_series_max=2)
+    for server, number in (("web-1", 0), ("web-2", 0), ("web-1", 1)):
+        evaluator.observe(server, core(number), begin, 5)
+    evaluator.set_rules([rule(version=2)], begin)
+    watched = [
+        (server, number)
+        for server, number in (("web-1", 0), ("web-1", 1), ("web-2", 0))
+        if evaluator.state("r", server, core(number).key) is not None
+    ]
+    assert watched == [("web-1", 0), ("web-2", 0)]

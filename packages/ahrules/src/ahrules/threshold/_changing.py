@@ -47,6 +47,8 @@ class RuleChange:
                 watch for watch in tracked.watches if self._stays(tracked, watch, told)
             ]
             tracked.due_at = NEVER
+        # Only then, so that no series takes the room of one that is watched already.
+        for tracked in registry:
             if tracked.series.name not in book.by_metric:
                 registry.leave(tracked)
                 continue
