@@ -143,7 +143,10 @@ class Judge:
             TooLargeError: the batch has too many points or labels.
         """
         points_sent, labels_sent = len(series.points), len(series.labels)
-        self._spend(points_sent, labels_sent)
+        self._points_left -= points_sent
+        self._labels_left -= labels_sent
+        if self._points_left < 0 or self._labels_left < 0:
+            raise self._over()
         if not points_sent:
             return None
         fault = self._name_fault(series.name)
@@ -171,7 +174,10 @@ class Judge:
         Raises:
             TooLargeError: the batch has too many points or labels.
         """
-        self._spend(len(clean.points), len(clean.labels))
+        self._points_left -= len(clean.points)
+        self._labels_left -= len(clean.labels)
+        if self._points_left < 0 or self._labels_left < 0:
+            raise self._over()
         self._series.append(clean)
 
     def result(self) -> Validated:
@@ -184,15 +190,12 @@ class Judge:
             warnings=[*self._duplicate_warnings(), *self._unit_warnings()],
         )
 
-    def _spend(self, points: int, labels: int) -> None:
-        """Count towards what a batch may have."""
-        self._points_left -= points
-        self._labels_left -= labels
+    def _over(self) -> TooLargeError:
+        """The batch has more than it may have."""
         if self._points_left < 0:
-            raise _too_large("points", count_points(self._batch), self._limits.points_per_batch)
-        if self._labels_left < 0:
-            most = _LABELS_OVER * self._limits.labels_per_series * self._limits.points_per_batch
-            raise _too_large("labels", sum(len(one.labels) for one in self._batch.series), most)
+            return _too_large("points", count_points(self._batch), self._limits.points_per_batch)
+        most = _LABELS_OVER * self._limits.labels_per_series * self._limits.points_per_batch
+        return _too_large("labels", sum(len(one.labels) for one in self._batch.series), most)
 
     def _reject(self, index: int, code: str, points: int) -> None:
         self._rejected.append(RejectedSeries(index=index, code=code, points=points))
