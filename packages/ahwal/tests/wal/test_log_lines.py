@@ -78,6 +78,12 @@ def test_the_commands_lines_say_nothing_twice_and_its_json_has_the_fields(tmp_pa
     (record,) = caplog.records
     assert TextFormatter().format(record).count("entry_id=") == 1
     assert '"entry_id": 1' in JsonFormatter().format(record)
+    assert "in_text" not in JsonFormatter().format(record)
+
+
+def test_a_line_of_another_that_speaks_of_a_field_keeps_the_field():
+    record = logging.makeLogRecord({"msg": "the answer had status=503", "status": "mine"})
+    assert TextFormatter().format(record).endswith("status=503 status=mine")
 
 
 def test_a_newer_format_names_the_directory_that_has_it(tmp_path):

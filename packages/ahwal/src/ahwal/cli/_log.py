@@ -10,10 +10,11 @@ from pathlib import Path
 from ahwal.agent._config import AgentConfig
 from ahwal.errors import ConfigError
 from ahwal.transport._token import MASK, is_secret_name
+from ahwal.wal._log import IN_TEXT
 
 FILE_BYTES_MAX = 10 << 20
 # Attributes that every record has; whatever else is there came with `extra`.
-_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", IN_TEXT}
 
 
 def configure_logging(config: AgentConfig) -> None:
@@ -65,11 +66,11 @@ class TextFormatter(logging.Formatter):
         """Return the line; an exception's traceback follows on further lines."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         text = record.getMessage().replace("\n", "\\n")
-        # The lines of the WAL have their fields in the text already.
+        in_text = getattr(record, IN_TEXT, ())
         fields = "".join(
             f" {name}={value}"
             for name, value in extra_fields(record).items()
-            if f" {name}=" not in text and f"({name}=" not in text
+            if name not in in_text
         )
         line = f"{moment[:-6]}Z {record.levelname.lower()} {record.name}: {text}{fields}"
         if record.exc_info:

@@ -5,6 +5,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+# A record's attribute: the names of the fields that its text shows already.
+IN_TEXT = "_in_text"
+
 
 class FiguresLogger(logging.Logger):
     """Writes through another logger, with the fields of `extra` behind the text, and in `extra`.
@@ -44,8 +47,9 @@ class FiguresLogger(logging.Logger):
     ) -> logging.LogRecord:
         """Make the line."""
         fields = {**(extra or {}), "directory": self._directory}
-        shown = " ".join(f"{key}={_text(value)}" for key, value in fields.items() if value)
-        text = (str(msg) % args if args else str(msg)) + f" ({shown})"
+        shown = {key: f"{key}={_text(value)}" for key, value in fields.items() if value}
+        text = (str(msg) % args if args else str(msg)) + f" ({' '.join(shown.values())})"
+        fields[IN_TEXT] = frozenset(shown)
         return self._given.makeRecord(name, level, fn, lno, text, (), exc_info, func, fields, sinfo)
 
 
