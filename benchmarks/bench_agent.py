@@ -9,7 +9,6 @@ of the full WAL, three times: until its log says that the batches were recovered
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from _harness import Options, Row, Times, main, work_folder
 
 from ahwal import WAL, AgentConfig, enroll
 from ahwal.testing import ScriptedCollector
+from testkit import free_port
 
 # As `ahagent`, where `pip install 'ahwal[host,cli]'` put it: without the libraries of developers
 # that httpx loads for a command line of its own when they are there.
@@ -85,13 +85,6 @@ def cpu_seconds(process: "subprocess.Popen[bytes]") -> float:
     """What it used so far, in the kernel too."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
-
-
-def free_port() -> int:
-    """A loopback port on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def recovery_seconds(folder: Path, url: str) -> float:

@@ -6,7 +6,6 @@ The programs are real processes, and what ends them are real signals.
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import pytest
 
 from ahwal import WAL, Agent, AgentConfig, AgentState, Sample, enroll
 from ahwal.testing import ScriptedAnswer, ScriptedCollector, acknowledge, refuse
+from testkit import free_port
 
 PREFORK = Path(__file__).resolve().parents[2] / "examples" / "prefork"
 PATIENCE_SECONDS = 60.0  # on a busy machine; most waits end within one
@@ -286,9 +286,7 @@ class Shop:
         self._metrics = folder / "metrics"
         self._metrics.mkdir(exist_ok=True)
         self._log = folder / f"gunicorn-{time.monotonic_ns()}.log"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
+        self._port = free_port()
         environ = {
             **os.environ,
             "AH_STATE_DIR": config.state_dir,

@@ -29,6 +29,7 @@ def test_the_example_runs_and_says_what_it_did(example, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+    assert ": False" not in done.stdout  # what an example says of itself is true
     assert list(tmp_path.iterdir()) == []
 
 
