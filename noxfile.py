@@ -363,8 +363,9 @@ def nightly(session: nox.Session) -> None:
     wal = "packages/ahwal/tests/wal"
     tool(session, "python", f"{wal}/wal_report.py", *session.posargs)
     folders = ("packages", "reference-server/tests", "tests", f"--ignore={wal}")
-    profile = "--hypothesis-profile=nightly"
-    tool(session, "pytest", "-q", profile, report("nightly"), *folders, *session.posargs)
+    # A single property may take longer than the limit after which `make test` calls it hung.
+    profile = ("--hypothesis-profile=nightly", "-o", "faulthandler_timeout=3600")
+    tool(session, "pytest", "-q", *profile, report("nightly"), *folders, *session.posargs)
 
 
 @nox.session

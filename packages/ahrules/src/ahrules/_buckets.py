@@ -18,13 +18,14 @@ All arithmetic is on whole Unix seconds: no zone changes its offset inside a sec
 """
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Final
 
 from attrs import define, frozen
 
 from ahrules._arguments import expect
+from ahrules._moments import instant, unix_second
 from ahrules._schedule import Schedule, Unit
 from ahrules._zones import DAY_SECONDS, EPOCH, Piece, pieces
 from ahrules.errors import InstantError
@@ -68,7 +69,7 @@ def bucket(occurred_at: datetime, schedule: Schedule) -> Bucket:
     Raises:
         InstantError: `occurred_at` is naive, or the bucket leaves the years 1 to 9999.
     """
-    second = _unix_second(occurred_at)
+    second = unix_second(occurred_at)
     try:
         plan = _plan(schedule)
     except (AttributeError, TypeError):
@@ -79,7 +80,7 @@ def bucket(occurred_at: datetime, schedule: Schedule) -> Bucket:
         return found
     try:
         low, high = _edges(plan, second)
-        found = Bucket(_utc(low), _utc(high))
+        found = Bucket(instant(low), instant(high))
     except (OverflowError, ValueError) as error:
         raise InstantError(
             f"{occurred_at.isoformat()} is too near to the end of the calendar for a bucket of"
@@ -128,26 +129,9 @@ def batch_key(rule_id: str, recipient_id: str, channel: str, start: datetime) ->
     Raises:
         InstantError: `start` is naive.
     """
-    _unix_second(start)
+    unix_second(start)
     moment = start.astimezone(UTC).replace(tzinfo=None).isoformat()
     return f"{rule_id}:{recipient_id}:{channel}:{moment}Z"
-
-
-def _unix_second(moment: datetime) -> int:
-    try:
-        # Refuses what is naive, and is three times as fast as asking for the offset first.
-        elapsed = moment - EPOCH
-    except TypeError as error:
-        expect("the instant", moment, datetime, "give an aware datetime")
-        raise InstantError(
-            f"{moment} has no time zone and so names no instant; give an aware datetime"
-        ) from error
-    return elapsed.days * DAY_SECONDS + elapsed.seconds
-
-
-def _utc(second: int) -> datetime:
-    # Not `fromtimestamp`: where the system's clock has no years before 1970, that fails.
-    return EPOCH + timedelta(0, second)
 
 
 @define(eq=False, kw_only=True)

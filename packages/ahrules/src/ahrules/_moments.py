@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from ahrules._arguments import expect
 from ahrules._zones import DAY_SECONDS, EPOCH
 from ahrules.errors import InstantError
 
@@ -11,7 +12,9 @@ def check_aware(moment: datetime) -> datetime:
 
     Raises:
         InstantError: It has none.
+        TypeError: It is no datetime.
     """
+    expect("the instant", moment, datetime, "give an aware datetime")
     if moment.utcoffset() is None:
         raise InstantError(
             f"{moment.isoformat()} has no time zone and so names no instant; give an aware datetime"
@@ -24,11 +27,18 @@ def unix_second(moment: datetime) -> int:
 
     Raises:
         InstantError: It is naive.
+        TypeError: It is no datetime.
     """
-    elapsed = check_aware(moment) - EPOCH
+    try:
+        # Refuses what is naive, and is three times as fast as asking for the offset first.
+        elapsed = moment - EPOCH
+    except TypeError:
+        check_aware(moment)
+        raise
     return elapsed.days * DAY_SECONDS + elapsed.seconds
 
 
 def instant(second: int) -> datetime:
     """Return a Unix second as a datetime in UTC."""
-    return EPOCH + timedelta(seconds=second)
+    # Not `fromtimestamp`: where the system's clock has no years before 1970, that fails.
+    return EPOCH + timedelta(0, second)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ahrules._draft import EventKey
+from ahrules._moments import check_aware
 from ahrules.errors import SnapshotError
 from ahwire.hub import Event
 
@@ -47,10 +48,7 @@ def time_from_json(text: object) -> datetime:
     """Return the instant; TypeError or ValueError when it is none."""
     if not isinstance(text, str):
         raise TypeError(f"{text!r} is no time")
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone")
-    return moment.astimezone(UTC)
+    return check_aware(datetime.fromisoformat(text)).astimezone(UTC)
 
 
 def flag_from_json(value: object) -> bool:
