@@ -312,7 +312,10 @@ def test_when_the_queues_directory_is_deleted_batches_wait_in_memory_and_the_sta
     config = AgentConfig(state_dir=tmp_path)
     with Agent(config, list, read_machine_id=lambda: "machine-1") as agent:
         assert agent.enqueue([Sample("work", 1)]).on_disk
-        shutil.rmtree(tmp_path / "wal")
+        # Renamed first: the sender may write in it while its files go, and that is no directory
+        # "not empty" for the test to stumble over.
+        (tmp_path / "wal").rename(tmp_path / "gone")
+        shutil.rmtree(tmp_path / "gone", ignore_errors=True)
         assert not agent.enqueue([Sample("work", 2)]).on_disk
         status = agent.status()
         assert status.storage == "memory"
