@@ -23,6 +23,7 @@ from testkit.victoria_metrics import VictoriaMetricsServer
 __all__ = [
     "nats_server",
     "postgres_server",
+    "private_redis",
     "rabbitmq_server",
     "redis_server",
     "start_service",
@@ -126,6 +127,12 @@ def nats_server(testkit_session: ServiceSession) -> Iterator[NatsServer]:
 def victoria_metrics(testkit_session: ServiceSession) -> Iterator[VictoriaMetricsServer]:
     """One VictoriaMetrics for the whole run: do not kill it, and use metric names of your own."""
     yield from _one(testkit_session, VictoriaMetricsServer)
+
+
+@pytest.fixture
+def private_redis(testkit_session: ServiceSession) -> Iterator[RedisServer]:
+    """A Redis of the test's own, to be killed, paused and restarted at will."""
+    yield from _one(testkit_session, RedisServer)
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@
     ├── PresenceError            the presence store gave no answer: the detector counts as blind
     ├── OutboxError              the outbox could not make an event durable, or could not be read
     │   └── FencedOutboxError    the caller's fence is older than the newest: its lease is lost
+    ├── RedisError               Redis gave no answer, or an error; each part turns it into its own
+    ├── RedisSettingsError       Redis is set up in a way that loses state: refused at start
     ├── SnapshotError            a snapshot file cannot be read or written
     ├── HubError                 an answer of the hub, or the lack of one
     │   ├── TemporaryHubError    a retry can help: network, 408, 429, 401, 403, 5xx, no code
@@ -43,6 +45,8 @@ __all__ = [
     "PermanentHubError",
     "PermanentStoreError",
     "PresenceError",
+    "RedisError",
+    "RedisSettingsError",
     "RegistryError",
     "RequestRefusedError",
     "SnapshotError",
@@ -106,6 +110,18 @@ class FencedOutboxError(OutboxError):
         )
         self.fence = fence
         self.newest = newest
+
+
+class RedisError(CollectorError):
+    """Redis gave no answer, or one that is an error.
+
+    A write may or may not have been done; it was done at most once. The parts that keep state in
+    Redis raise their own error from it.
+    """
+
+
+class RedisSettingsError(CollectorError):
+    """This Redis is set up in a way that loses state; the text says which setting to change."""
 
 
 class SnapshotError(CollectorError):

@@ -1,0 +1,310 @@
+"""The one way to Redis: a client whose commands are bounded, never repeated, and never left half.
+
+redis-py repeats a command up to ten times when no reply comes, and a write whose reply was lost is
+then done twice. Here a command is sent once. Whoever may repeat it says so by calling again.
+
+A command that was sent is waited for even when its task is cancelled, at most `timeout_seconds`:
+so no reply is left in a connection for the next command to take as its own, no connection leaks
+from the pool, and a script that ran is known to have run. Only the wait for a free connection, and
+everything around a command, is cancelled at once.
+
+What changes several keys is one Lua script, so that no crash leaves a half. Scripts take their
+time from the caller's clock and compute key names from the prefix; with Redis Cluster the prefix
+must hold a hash tag (``{ah}:``), which puts every key in one slot.
+
+This module needs asyncio (redis-py does) and the extra ``[redis]``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import attrs
+import redis.asyncio
+import redis.backoff
+import redis.exceptions
+from redis.asyncio.retry import Retry
+
+from ahcollector._trouble import Trouble
+from ahcollector.clock import AsyncClock, SystemClock
+from ahcollector.errors import RedisError, RedisSettingsError
+
+__all__ = ["RedisClient", "RedisConfig", "Script"]
+
+_log = logging.getLogger("ahcollector.redis")
+
+_LISTEN_PING_SECONDS = 5.0
+_LISTEN_DEAD_SECONDS = 15.0
+_LISTEN_AGAIN_SECONDS = 0.5
+
+
+@attrs.frozen(kw_only=True)
+class RedisConfig:
+    """Where Redis is, and how it is spoken to.
+
+    Attributes:
+        host: Its name or address.
+        port: Its port.
+        username: ACL user; empty: the default one.
+        password: Shown in no text and no log; empty: none.
+        db: Number of the database.
+        prefix: Before every key and channel. Two systems on one Redis need two prefixes.
+        tls: Whether to speak TLS; the certificate is always checked.
+        tls_ca_file: PEM bundle to trust instead of the system's.
+        timeout_seconds: A connection, and the reply to a command, must be there by then.
+        connections_max: Connections at most; further commands wait for a free one.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 6379
+    username: str = ""
+    password: str = attrs.field(default="", repr=False)
+    db: int = 0
+    prefix: str = "ah:"
+    tls: bool = False
+    tls_ca_file: Path | None = None
+    timeout_seconds: float = 0.5
+    connections_max: int = 16
+
+
+@attrs.frozen(kw_only=True)
+class Script:
+    """A Lua script.
+
+    Attributes:
+        name: For errors and logs.
+        body: Its text.
+        sha: What Redis calls it.
+    """
+
+    name: str
+    body: str
+    sha: str
+
+    @classmethod
+    def load(cls, package: str, name: str) -> Script:
+        """Read ``<name>.lua`` from a package's folder ``lua``."""
+        return cls.of(name, (files(package) / "lua" / f"{name}.lua").read_text("utf-8"))
+
+    @classmethod
+    def of(cls, name: str, body: str) -> Script:
+        """Make one of a text."""
+        # Redis names a script by this hash; it protects nothing.
+        sha = hashlib.sha1(body.encode(), usedforsecurity=False).hexdigest()
+        return cls(name=name, body=body, sha=sha)
+
+
+class RedisClient:
+    """Commands, scripts, pipelines and channels of one Redis. Replies are bytes, ints and lists.
+
+    Every method raises `RedisError` when Redis gives no answer, or one that is an error. A write
+    that raised may or may not have been done; it was done at most once.
+
+    Args:
+        config: Where Redis is.
+        clock: Time between attempts to listen again.
+    """
+
+    def __init__(self, *, config: RedisConfig, clock: AsyncClock | None = None) -> None:
+        self.prefix = config.prefix
+        self._config = config
+        self._clock = clock if clock is not None else SystemClock()
+        self._free = anyio.Semaphore(config.connections_max, fast_acquire=True)
+        self._redis = _connect(config)
+        # redis-py gives this method no types.
+        self._execute: Callable[..., Awaitable[Any]] = self._redis.execute_command
+
+    def key(self, *parts: str) -> str:
+        """Return a key: the prefix and the parts, joined by colons."""
+        return self.prefix + ":".join(parts)
+
+    async def call(self, *command: str | bytes | float) -> Any:
+        """Run one command and return its reply."""
+        return await self._settled(str(command[0]), lambda: self._execute(*command))
+
+    async def run(
+        self, script: Script, *, keys: Sequence[str] = (), args: Sequence[str | bytes | float] = ()
+    ) -> Any:
+        """Run a script, which Redis is taught when it does not know it, and return its reply."""
+
+        async def evaluate() -> Any:
+            try:
+                return await self._execute("EVALSHA", script.sha, len(keys), *keys, *args)
+            except redis.exceptions.NoScriptError:
+                # Nothing was run, so this is no repetition.
+                return await self._execute("EVAL", script.body, len(keys), *keys, *args)
+
+        return await self._settled(script.name, evaluate)
+
+    async def pipeline(self, commands: Sequence[Sequence[str | bytes | float]]) -> list[Any]:
+        """Run commands in one round trip, not as one step; the first error among them is raised."""
+
+        async def execute() -> list[Any]:
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for command in commands:
+                    pipe.execute_command(*command)
+                return await pipe.execute()
+
+        return cast("list[Any]", await self._settled("pipeline", execute))
+
+    async def publish(self, channel: str, message: str) -> None:
+        """Tell those who listen to a channel now; the name gets the prefix."""
+        await self.call("PUBLISH", self.key(channel), message)
+
+    async def listen(
+        self, channel: str, *, heard: Callable[[str], None], connected: Callable[[], None]
+    ) -> None:
+        """Call `heard` with each message of a channel until cancelled, through every outage.
+
+        Messages sent while nobody listened are lost, so `connected` is called each time the
+        subscription stands (again): what was built on messages is to be doubted then.
+        """
+        trouble = Trouble(_log, "Redis channel cannot be heard", "Redis channel is heard again")
+        while True:
+            try:
+                async with self._subscribed(self.key(channel)) as subscription:
+                    connected()
+                    trouble.is_over()
+                    await self._hear(subscription, heard)
+            except RedisError as error:
+                trouble.goes_on(self._clock.monotonic(), {"channel": channel, "error": str(error)})
+            await self._clock.sleep(_LISTEN_AGAIN_SECONDS)
+
+    async def ping(self) -> None:
+        """Return when Redis answers."""
+        await self.call("PING")
+
+    async def check(self) -> None:
+        """Return when this Redis may be trusted with state.
+
+        Raises:
+            RedisSettingsError: It is set to evict keys when memory is short: it would silently
+                forget agents and transitions.
+            RedisError: It gives no answer.
+        """
+        reply = await self.call("CONFIG", "GET", "maxmemory-policy")
+        policy = _text(reply[1]) if reply else "noeviction"
+        if policy != "noeviction":
+            raise RedisSettingsError(
+                f"Redis at {self._config.host}:{self._config.port} has maxmemory-policy {policy}, "
+                "which drops keys without a word: set it to noeviction"
+            )
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        with anyio.CancelScope(shield=True), _translated("close", self._config):
+            await self._redis.aclose()
+
+    async def _settled(self, what: str, send: Callable[[], Awaitable[Any]]) -> Any:
+        """Do what `send` does to its end, on a connection that is free by then."""
+        try:
+            self._free.acquire_nowait()
+        except anyio.WouldBlock:
+            await self._wait_for_one(what)
+        try:
+            with anyio.CancelScope(shield=True), _translated(what, self._config):
+                return await send()
+        finally:
+            self._free.release()
+
+    async def _wait_for_one(self, what: str) -> None:
+        try:
+            with anyio.fail_after(self._config.timeout_seconds):
+                await self._free.acquire()
+        except TimeoutError:
+            raise RedisError(
+                f"Redis: all {self._config.connections_max} connections are busy for "
+                f"{self._config.timeout_seconds:g} s ({what}): it is slow, or "
+                f"connections_max is low"
+            ) from None
+
+    @asynccontextmanager
+    async def _subscribed(self, channel: str) -> AsyncIterator[Any]:
+        subscription = self._redis.pubsub(ignore_subscribe_messages=False)
+        try:
+            with (
+                _translated("SUBSCRIBE", self._config),
+                anyio.fail_after(2 * self._config.timeout_seconds),
+            ):
+                await subscription.subscribe(channel)
+                # The reply is a message of its own; before it nothing is heard.
+                await subscription.get_message(timeout=self._config.timeout_seconds)
+            yield subscription
+        finally:
+            with anyio.CancelScope(shield=True), _translated("close", self._config):
+                await subscription.aclose()  # type: ignore[no-untyped-call]  # redis-py has none
+
+    async def _hear(self, subscription: Any, heard: Callable[[str], None]) -> None:
+        """Hear messages until the connection is dead: a ping a few seconds is to be answered."""
+        silent_since = self._clock.monotonic()
+        pinged_at = silent_since
+        while True:
+            with _translated("listen", self._config):
+                message = await subscription.get_message(timeout=_LISTEN_PING_SECONDS / 2)
+            now = self._clock.monotonic()
+            if message is not None:
+                silent_since = now
+                if message["type"] == "message":
+                    heard(_text(message["data"]))
+            elif now - silent_since > _LISTEN_DEAD_SECONDS:
+                raise RedisError("Redis: a subscription is not answered any more")
+            if now - pinged_at >= _LISTEN_PING_SECONDS:
+                pinged_at = now
+                with _translated("listen", self._config):
+                    await subscription.ping()
+
+
+def _connect(config: RedisConfig) -> redis.asyncio.Redis:
+    tls: dict[str, Any] = {}
+    if config.tls:
+        tls = {
+            "ssl": True,
+            "ssl_cert_reqs": "required",
+            "ssl_check_hostname": True,
+            "ssl_min_version": ssl.TLSVersion.TLSv1_2,
+            "ssl_ca_certs": None if config.tls_ca_file is None else str(config.tls_ca_file),
+        }
+    return redis.asyncio.Redis(
+        host=config.host,
+        port=config.port,
+        username=config.username or None,
+        password=config.password or None,
+        db=config.db,
+        # One more than the limiter lets in, and the subscriptions: the pool itself never refuses.
+        max_connections=2 * config.connections_max + 16,
+        socket_timeout=config.timeout_seconds,
+        socket_connect_timeout=config.timeout_seconds,
+        socket_keepalive=True,
+        retry=Retry(redis.backoff.NoBackoff(), 0),
+        protocol=2,
+        **tls,
+    )
+
+
+@contextmanager
+def _translated(what: str, config: RedisConfig) -> Iterator[None]:
+    """Turn what redis-py and the socket raise into `RedisError`."""
+    try:
+        yield
+    except redis.exceptions.AuthenticationError as error:
+        raise RedisError(
+            f"Redis at {config.host}:{config.port} refuses the login ({error}): check username "
+            "and password"
+        ) from error
+    except (redis.exceptions.RedisError, OSError, TimeoutError) as error:
+        raise RedisError(
+            f"Redis at {config.host}:{config.port} gave no answer to {what}: "
+            f"{str(error) or type(error).__name__}"
+        ) from error
+
+
+def _text(value: bytes | str) -> str:
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")
