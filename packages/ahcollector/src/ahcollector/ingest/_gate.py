@@ -88,6 +88,7 @@ class Gate:
         self._agents_max = agents_max
         self._intervals: OrderedDict[str, float] = OrderedDict()
         self._metrics_rate: Buckets[str] = Buckets(entries_max=agents_max)
+        self._points_rate: Buckets[str] = Buckets(entries_max=agents_max)
         self._slow_rate: Buckets[tuple[str, str]] = Buckets(entries_max=agents_max)
         self._enroll_rate: Buckets[str] = Buckets(entries_max=agents_max)
         self._presence_failing = False
@@ -110,6 +111,39 @@ class Gate:
         )
         _refuse_over_rate(wait, "batches")
         return passed
+
+    async def foreign(self, headers: Headers) -> Pass:
+        """Admit a request to a metrics door of another protocol, which knows none of our headers.
+
+        It is a sign of life too. Its rate is counted in points, which are known when its body is
+        read: see `points`.
+        """
+        passed = await self._authenticate(headers)
+        await self.touch(passed.agent, self._intervals.get(passed.agent.agent_id))
+        return passed
+
+    def points(self, agent: AgentRef, count: int) -> None:
+        """Take points from an agent's rate.
+
+        Args:
+            agent: Whose they are.
+            count: How many, at most what a batch may have.
+
+        Raises:
+            RequestRefusedError: rate_limited; nothing was taken.
+        """
+        wait = self._points_rate.take(
+            agent.agent_id,
+            now=self._clock.monotonic(),
+            per_second=self._limits.points_per_minute / 60.0,
+            burst=self._limits.points_burst,
+            amount=float(count),
+        )
+        _refuse_over_rate(wait, f"points, over {self._limits.points_per_minute:g} a minute")
+
+    def give_points_back(self, agent: AgentRef, count: int) -> None:
+        """Undo `points` for a batch that there was no room for: the agent will send it again."""
+        self._points_rate.give_back(agent.agent_id, float(count))
 
     async def other(self, headers: Headers, door: str) -> Pass:
         """Admit a request to another door of agents, each with a slow rate of its own."""

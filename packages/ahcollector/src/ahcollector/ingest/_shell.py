@@ -17,7 +17,7 @@ from ahcollector.metrics import INGEST_REQUESTS, Metrics
 from ahwire import Rng
 from ahwire.status import Code
 
-__all__ = ["Check", "Handler", "Probes", "Shell", "form_of"]
+__all__ = ["Check", "Handler", "Probes", "Refuse", "Shell", "form_of"]
 
 _log = logging.getLogger("ahcollector.ingest")
 
@@ -25,12 +25,20 @@ Check = Callable[[], Awaitable[None]]
 """Returns when a dependency can be used, else raises CollectorError, OSError or TimeoutError."""
 
 Handler = Callable[[Request], Awaitable[Response]]
+
+Refuse = Callable[[Request, RequestRefusedError], Response]
+"""Writes a refusal as the callers of a door read it."""
+
 _CHECK_SECONDS = 2.0
 
 
 def form_of(request: Request) -> Format:
     """Return the format that the caller of a request reads best."""
     return answer_format(request.headers.get("accept"), request.headers.get("content-type"))
+
+
+def _as_agents_read(request: Request, refusal: RequestRefusedError) -> Response:
+    return refusal_answer(refusal, form_of(request))
 
 
 class Shell:
@@ -40,19 +48,25 @@ class Shell:
         self._rng = rng
         self._metrics = metrics
 
-    def around(self, handler: Handler) -> Handler:
+    def around(self, handler: Handler, refuse: Refuse = _as_agents_read) -> Handler:
+        """Return the endpoint of a door.
+
+        Args:
+            handler: Answers requests; RequestRefusedError is an answer too.
+            refuse: Writes that answer; a door of another protocol has its own.
+        """
+
         async def endpoint(request: Request) -> Response:
             own_id = self._name(request)
-            form = form_of(request)
             try:
                 response = await handler(request)
             except RequestRefusedError as refusal:
                 self._log(request, refusal)
-                response = refusal_answer(refusal, form)
+                response = refuse(request, refusal)
             except ClientDisconnect:
                 # Nobody is there to read it; the answer only ends the request.
-                response = refusal_answer(
-                    RequestRefusedError(Code.BAD_REQUEST, "the body was cut off"), form
+                response = refuse(
+                    request, RequestRefusedError(Code.BAD_REQUEST, "the body was cut off")
                 )
             except Exception:  # noqa: BLE001 - the supervisor of a request
                 # Whatever a defect raises, the agent gets an answer that makes it keep its batch,
@@ -60,9 +74,9 @@ class Shell:
                 _log.exception(
                     "request failed", extra={"request_id": own_id, "path": request.url.path}
                 )
-                response = refusal_answer(
+                response = refuse(
+                    request,
                     RequestRefusedError(Code.SERVER_ERROR, "the collector failed: send it again"),
-                    form,
                 )
             self._metrics.inc(INGEST_REQUESTS, code=response.headers.get("x-ah-code", "ok"))
             response.headers["X-Request-Id"] = own_id

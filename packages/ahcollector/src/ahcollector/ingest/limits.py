@@ -20,6 +20,9 @@ class IngestLimits:
         body_timeout_seconds: How long a whole body may take.
         batch: What one batch may hold.
         metrics_burst: Batches that may come at once after a pause.
+        points_per_minute: Points of an agent at the doors of other protocols, where nothing else
+            holds its rate. A minute's worth may come at once after a pause, or one full batch
+            where that is more, so that every body that is no more than a batch is taken some time.
         config_per_minute: Questions for the configuration, and renewals, and inventories, each.
         enroll_per_minute: Enrolments from one IP address (IPv6: one /64).
         interval_seconds: The cycle of an agent that told none and whose company has none.
@@ -38,6 +41,7 @@ class IngestLimits:
     body_timeout_seconds: float = 15.0
     batch: wire.Limits = wire.DEFAULT
     metrics_burst: int = wire.METRICS_BURST
+    points_per_minute: float = wire.POINTS_PER_MINUTE
     config_per_minute: float = wire.CONFIG_PER_MINUTE
     enroll_per_minute: float = wire.ENROLL_PER_MINUTE
     interval_seconds: float = 30.0
@@ -48,6 +52,11 @@ class IngestLimits:
     bus_full_retry_seconds: float = 5.0
     renew_before_seconds: float = 24 * 3600.0
     renew_advice_seconds: float = 600.0
+
+    @property
+    def points_burst(self) -> float:
+        """How many points may come at once after a pause."""
+        return max(self.points_per_minute, float(self.batch.points_per_batch))
 
     def clamp_interval(self, seconds: float) -> float:
         """Return a cycle as it counts."""

@@ -1,0 +1,225 @@
+"""The doors of other protocols: what every one of them does before and after its translation.
+
+A door of another protocol reads a body and says what it means as one of our batches. All else is
+here and the same for all: the token, the sign of life, the rate in points, the judgement, the bus
+and the counts. The order is that of the agents' own door but for the rate, since points can be
+counted only when the body was read:
+
+    token → sign of life → body, translation → size → rate → judgement → budget → bus
+
+A sender of another protocol knows neither our codes nor what they mean, and many drop what they
+sent at any status under 500. So what can pass at a later try is answered 503 here, always with
+``Retry-After``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
+
+import attrs
+from starlette.requests import Request
+
+from ahcollector.errors import RequestRefusedError
+from ahcollector.ingest._batches import BatchIntake
+from ahcollector.ingest._gate import Gate
+from ahcollector.ingest.limits import IngestLimits
+from ahcollector.metrics import INGEST_DROPPED_POINTS, Metrics
+from ahwire.agent_pb2 import MetricsAck, MetricsBatch
+from ahwire.batch import count_points
+from ahwire.limits import MAX_RETRY_AFTER_SENT_SECONDS
+from ahwire.status import HTTP_STATUS, Code
+
+__all__ = [
+    "ForeignDoor",
+    "Refused",
+    "Taken",
+    "Translate",
+    "Translated",
+    "foreign_status",
+    "retry_after_seconds",
+    "told",
+]
+
+_REASONS_MAX = 10
+_NAME_CHARS_SHOWN = 60
+_RETRY_SECONDS = 5.0
+_UNAVAILABLE = 503
+
+# What a sender may try again, though the agents' own table has a status under 500 for it.
+_LATER = frozenset({Code.TIMEOUT, Code.RATE_LIMITED})
+
+_WHY: Mapping[str, str] = MappingProxyType(
+    {
+        "bad_name": "it has no name",
+        "bad_label": "a label's value has NUL in it",
+        "too_long": "its name, or a label's name or value, is too long",
+        "too_many_labels": "it has too many labels: drop some before sending",
+        "too_old": "the points are older than is taken",
+        "in_future": "the points are in the future: set the sender's clock",
+        "not_finite": "the values are NaN or infinite",
+        "series_limit": "the agent began too many new series this hour: drop labels that change",
+    }
+)
+
+
+@attrs.frozen(kw_only=True)
+class Refused:
+    """Something that was sent and is not stored.
+
+    Attributes:
+        reason: A sentence for the sender's log: what it was, why not, and the way out.
+        code: What it is counted under, a word of few.
+        points: How many of what was sent it stands for, above 0.
+    """
+
+    reason: str
+    code: str
+    points: int
+
+
+@attrs.frozen(kw_only=True)
+class Translated:
+    """What a foreign body means.
+
+    Attributes:
+        batch: Series with names and labels as they were sent; they are judged like any agent's.
+        refused: What has no meaning here; the sender is told.
+        passed_over: What is left out without a fault of the sender's; counted, and not told.
+    """
+
+    batch: MetricsBatch
+    refused: tuple[Refused, ...] = ()
+    passed_over: tuple[Refused, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Taken:
+    """What became of a foreign body: what was accepted is on the bus.
+
+    Attributes:
+        accepted_points: Points on the bus.
+        refused: All that is not stored through a fault of what was sent: first what could not be
+            translated, then what the judgement refused, one entry for each series and code.
+        warnings: Sentences for the sender's log.
+    """
+
+    accepted_points: int
+    refused: tuple[Refused, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def refused_points(self) -> int:
+        """How many of what was sent are not stored through a fault of theirs."""
+        return sum(one.points for one in self.refused)
+
+
+Translate = Callable[[Request], Awaitable[Translated]]
+"""Reads a body under its limits and says what it means; raises RequestRefusedError."""
+
+
+class ForeignDoor:
+    """What a door of another protocol goes through.
+
+    Args:
+        gate: Who may pass, and how fast.
+        intake: Judges batches and puts them on the bus.
+        limits: What batches are held to.
+        metrics: Where what is not stored is counted.
+    """
+
+    def __init__(
+        self, *, gate: Gate, intake: BatchIntake, limits: IngestLimits, metrics: Metrics
+    ) -> None:
+        self._gate = gate
+        self._intake = intake
+        self._limits = limits
+        self._metrics = metrics
+
+    async def take(self, request: Request, translate: Translate) -> Taken:
+        """Take a request's body. When this returns, what was accepted is on the bus.
+
+        Args:
+            request: Its body is read by `translate`, after the token was found good.
+            translate: Called once.
+
+        Raises:
+            RequestRefusedError: Nothing was taken; `foreign_status` has the status of the answer
+                and `retry_after_seconds` its ``Retry-After``.
+        """
+        passed = await self._gate.foreign(request.headers)
+        request.state.agent_id = passed.agent.agent_id
+        translated = await translate(request)
+        points = _points(translated)
+        most = self._limits.batch.points_per_batch
+        if points > most:
+            raise RequestRefusedError(
+                Code.TOO_LARGE, f"the body has {points} points, over {most}: send less at once"
+            )
+        self._gate.points(passed.agent, points)
+        try:
+            outcome = await self._intake.take(
+                passed, translated.batch, request_id=request.state.request_id, config_etag=""
+            )
+        except RequestRefusedError:
+            self._gate.give_points_back(passed.agent, points)
+            raise
+        self._count((*translated.refused, *translated.passed_over))
+        return Taken(
+            accepted_points=outcome.ack.accepted_points,
+            refused=(*translated.refused, *_judged(translated.batch, outcome.ack)),
+            warnings=tuple(outcome.ack.warnings),
+        )
+
+    def _count(self, left_out: Iterable[Refused]) -> None:
+        """Count what the intake never saw."""
+        counts: Counter[str] = Counter()
+        for one in left_out:
+            counts[one.code] += one.points
+        for code, points in counts.items():
+            self._metrics.inc(INGEST_DROPPED_POINTS, points, code=code)
+
+
+def _points(translated: Translated) -> int:
+    left_out = (*translated.refused, *translated.passed_over)
+    return count_points(translated.batch) + sum(one.points for one in left_out)
+
+
+def _judged(batch: MetricsBatch, ack: MetricsAck) -> tuple[Refused, ...]:
+    """Return what the judgement refused, in words."""
+    return tuple(
+        Refused(
+            reason=f"series {batch.series[one.index].name[:_NAME_CHARS_SHOWN]!r}: "
+            f"{_WHY.get(one.code, 'it is refused')}",
+            code=one.code,
+            points=one.points,
+        )
+        for one in ack.rejected
+    )
+
+
+def told(refused: Iterable[Refused], *, reasons_max: int = _REASONS_MAX) -> list[str]:
+    """Return lines for a sender's log: equal reasons once with their points, and few of them."""
+    points: Counter[tuple[str, str]] = Counter()
+    for one in refused:
+        points[one.reason, one.code] += one.points
+    lines = [
+        f"{reason} ({code}, {count} point{'s' if count != 1 else ''})"
+        for (reason, code), count in list(points.items())[:reasons_max]
+    ]
+    left = len(points) - len(lines)
+    return [*lines, f"and {left} more reasons"] if left else lines
+
+
+def foreign_status(code: Code) -> int:
+    """Return the HTTP status of a refusal at a door of another protocol."""
+    return _UNAVAILABLE if code in _LATER else HTTP_STATUS[code]
+
+
+def retry_after_seconds(refusal: RequestRefusedError) -> float | None:
+    """Return how long a sender should wait; None where trying again is of no use."""
+    if foreign_status(refusal.code) != _UNAVAILABLE:
+        return None
+    seconds = refusal.retry_after_seconds
+    return min(_RETRY_SECONDS if seconds is None else seconds, MAX_RETRY_AFTER_SENT_SECONDS)
