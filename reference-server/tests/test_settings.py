@@ -1,4 +1,5 @@
 import math
+import re
 import string
 
 import pytest
@@ -109,24 +110,184 @@ def test_a_file_that_is_not_settings_is_named(tmp_path):
     assert load_settings(path, {}) == settings_from({}, {})
 
 
-def test_every_setting_can_be_set_from_the_environment():
-    samples = {"listen": "127.0.0.1:1", "level": "debug", "format": "json", "security": "tls"}
-    for line in setting_lines():
-        variable = "AHC_" + line.name.replace(".", "_").upper()
-        leaf = line.name.rsplit(".", 1)[-1]
-        value = samples.get(leaf) or line.default or "some-16-characters"
-        extra = {"AHC_HUB_TOKEN": "x", "AHC_INGEST_TLS_CERT": "/c", "AHC_INGEST_TLS_KEY": "/k"}
-        if line.name in ("hub.base_url", "ingest.public_url"):
-            value = "http://127.0.0.1:1"
-        elif line.name == "notify.mail.host":
-            extra["AHC_NOTIFY_MAIL_SENDER"] = "a@example.test"
-        elif line.name == "notify.mail.sender":
-            value = "a@example.test"
-        node = settings_from({}, {**extra, variable: value})
-        for part in line.name.split("."):
-            node = getattr(node, part)
-        shown = node.reveal() if isinstance(node, Secret) else str(node)
-        assert shown == value, line.name
+#: What a setting takes that has no default to be set to; a setting's name, or its end.
+TAKEN = {
+    "listen": "127.0.0.1:1",
+    "level": "debug",
+    "format": "json",
+    "security": "tls",
+    "hub.base_url": "http://127.0.0.1:1",
+    "ingest.public_url": "http://127.0.0.1:1",
+    "ingest.trusted_proxies": "10.0.0.0/8,192.0.2.7",
+    "notify.mail.sender": "a@example.test",
+    "redis.addr": "127.0.0.1:6379",
+    "remove_orphans": "true",
+    "tls": "true",
+}
+#: What a setting needs beside it.
+NEEDED = {
+    "hub.base_url": {"AHC_HUB_TOKEN": "x"},
+    "ingest.tls_cert": {"AHC_INGEST_TLS_KEY": "/k"},
+    "ingest.tls_key": {"AHC_INGEST_TLS_CERT": "/c"},
+    "admin.previous_token": {"AHC_ADMIN_TOKEN": "sixteen-characters"},
+    "notify.mail.host": {"AHC_NOTIFY_MAIL_SENDER": "a@example.test"},
+    "redis.username": {"AHC_REDIS_PASSWORD": "x"},
+    "redis.tls_ca_file": {"AHC_REDIS_TLS": "true"},
+}
+
+
+def as_set(value):
+    if isinstance(value, Secret):
+        return value.reveal()
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(str(network).removesuffix("/32") for network in value)
+    return str(value)
+
+
+@pytest.mark.parametrize("line", setting_lines(), ids=lambda line: line.name)
+def test_every_setting_can_be_set_from_the_environment(line):
+    variable = "AHC_" + line.name.replace(".", "_").upper()
+    leaf = line.name.rsplit(".", 1)[-1]
+    value = TAKEN.get(line.name) or TAKEN.get(leaf) or line.default or "some-16-characters"
+    node = settings_from({}, {**NEEDED.get(line.name, {}), variable: value})
+    for part in line.name.split("."):
+        node = getattr(node, part)
+    assert as_set(node) == value
+
+
+RANGES = [line for line in setting_lines() if re.fullmatch(r"\S+ to \S+", line.allowed)]
+
+
+@pytest.mark.parametrize("line", RANGES, ids=lambda line: line.name)
+def test_a_number_outside_its_range_is_one_sentence_with_name_value_and_range(line):
+    least, most = (float(end) for end in line.allowed.split(" to "))
+    variable = "AHC_" + line.name.replace(".", "_").upper()
+    for value in (least - 1, most * 10):
+        given = f"{value:.0f}" if value == int(value) else str(value)
+        (found,) = problems({}, {variable: given})
+        assert found == (
+            f"{line.name}: '{given}' cannot be used: expected {line.allowed} (from {variable})"
+        )
+
+
+SECRETS = ("hub.token", "admin.token", "redis.password", "console.password")
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_is_read_from_the_file_that_a_variable_or_a_key_names(name, tmp_path):
+    (tmp_path / "secret").write_text("sixteen-characters\n")
+    section, leaf = name.split(".")
+    path = str(tmp_path / "secret")
+    variable = f"AHC_{section}_{leaf}_FILE".upper()
+    for found in (
+        settings_from({section: {f"{leaf}_file": path}}, {}),
+        settings_from({}, {variable: path}),
+    ):
+        assert getattr(getattr(found, section), leaf).reveal() == "sixteen-characters"
+
+
+@pytest.mark.parametrize(
+    "given", ["10.0.0.0/8, 2001:db8::/32 192.0.2.7", ["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"]]
+)
+def test_networks_are_a_list_or_one_text(given):
+    found = settings_from({"ingest": {"trusted_proxies": given}}, {}).ingest.trusted_proxies
+    assert [str(network) for network in found] == ["10.0.0.0/8", "2001:db8::/32", "192.0.2.7/32"]
+
+
+def test_a_list_of_networks_in_a_file_is_read(tmp_path):
+    path = tmp_path / "server.yaml"
+    path.write_text("ingest:\n  trusted_proxies:\n    - 10.0.0.0/8\n    - ::1\n")
+    found = load_settings(path, {}).ingest.trusted_proxies
+    assert [str(network) for network in found] == ["10.0.0.0/8", "::1/128"]
+    path.write_text("ingest: {trusted_proxies: [10.0.0.0/8, [], {}, 5]}\n")
+    assert "an entry is a list" in file_problems(path, path.read_bytes())[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("10.0.0.0/33", "an entry is '10.0.0.0/33'; expected addresses or networks"),
+        ("proxy.example", "an entry is 'proxy.example'; expected"),
+        ([8], "an entry is 8; expected"),
+        (8, "8 cannot be used: expected"),
+        ("10.0.0.1/8", "an address within a network; write 10.0.0.0/8, or the address alone"),
+        (["10.0.0.0/8"] * 257, "256 of them at most"),
+        ("10.0.0.0/8\n", "control characters"),
+    ],
+)
+def test_what_is_no_network_is_named(given, told):
+    (found,) = problems({"ingest": {"trusted_proxies": given}})
+    assert found.startswith("ingest.trusted_proxies: ")
+    assert told in found
+
+
+@pytest.mark.parametrize("word", ["true", "Yes", "ON", "1", True])
+def test_true_is_true_however_it_is_spelt(word):
+    assert settings_from({"registry": {"remove_orphans": word}}, {}).registry.remove_orphans is True
+
+
+@pytest.mark.parametrize("word", ["", "maybe", 1, 0.0, [], "truе"])
+def test_what_is_neither_true_nor_false_is_refused(word):
+    (found,) = problems({"redis": {"tls": word}})
+    assert found.endswith("expected true or false")
+
+
+def test_no_redis_means_everything_embedded():
+    assert settings_from({}, {}).redis.addr is None
+    assert settings_from({}, {"AHC_REDIS_ADDR": ""}).redis.addr is None
+    addr = settings_from({}, {"AHC_REDIS_ADDR": "[::1]:6379"}).redis.addr
+    assert addr == Address("::1", 6379)
+
+
+@pytest.mark.parametrize(
+    ("redis", "told"),
+    [
+        ({"addr": "redis"}, "redis.addr: 'redis' cannot be used: expected host:port"),
+        ({"addr": "redis:0"}, "a port from 1 to 65535"),
+        ({"prefix": ""}, "expected 1 to 64 printable"),
+        ({"prefix": "a b"}, "expected 1 to 64 printable"),
+        ({"prefix": "a" * 65}, "expected 1 to 64 printable"),
+        ({"prefix": "ah*"}, "expected none of * ? [ ]"),
+        ({"prefix": "{ah"}, "one hash tag only"),
+        ({"prefix": "{}ah"}, "one hash tag only"),
+        ({"prefix": "{a}{b}"}, "one hash tag only"),
+        ({"tls_ca_file": "/ca.pem"}, "redis.tls_ca_file: works only with redis.tls"),
+        ({"username": "u"}, "redis.password: required with redis.username"),
+        ({"db": -1}, "redis.db: -1 cannot be used: expected 0 to 1023"),
+    ],
+)
+def test_a_redis_that_cannot_be_is_named(redis, told):
+    (found,) = problems({"redis": redis})
+    assert told in found
+
+
+@pytest.mark.parametrize("prefix", ["ah:", "{ah}:", "prod{ah}x:"])
+def test_a_prefix_may_hold_a_hash_tag(prefix):
+    assert settings_from({"redis": {"prefix": prefix}}, {}).redis.prefix == prefix
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (
+            {"ingest": {"compressed_bytes_max": 1 << 20, "plain_bytes_max": 1 << 19}},
+            "ingest.plain_bytes_max: 524288 is under ingest.compressed_bytes_max (1048576)",
+        ),
+        (
+            {"ingest": {"interval_min_seconds": 60, "interval_max_seconds": 30}},
+            "ingest.interval_min_seconds: 60 is over ingest.interval_max_seconds (30)",
+        ),
+        (
+            {"admin": {"previous_token": "sixteen-characters"}},
+            "admin.token: required with admin.previous_token",
+        ),
+    ],
+)
+def test_limits_that_contradict_each_other_are_refused(data, told):
+    (found,) = problems(data)
+    assert found.startswith(told)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from ahwire.hub import AgentPage, AgentState, EnrollGrant, RenewGrant
 from ahwire.names import is_id
 
 REPEAT_WINDOW_MS = 600_000
-RENEW_OVERLAP_MS = 86_400_000
 PAGE_MAX = 500
 TEXT_CHARS_MAX = 256
 
@@ -68,14 +67,21 @@ class Identities:
         database: the hub's database.
         clock: wall clock of every stamp.
         token_ttl_seconds: life of a token; None: for ever.
+        renew_overlap_seconds: a renewed agent's old token stays good so long.
     """
 
     def __init__(
-        self, *, database: HubDatabase, clock: Clock, token_ttl_seconds: float | None = None
+        self,
+        *,
+        database: HubDatabase,
+        clock: Clock,
+        token_ttl_seconds: float | None = None,
+        renew_overlap_seconds: float = 86_400.0,
     ) -> None:
         self._database = database
         self._clock = clock
         self._token_ttl_seconds = token_ttl_seconds
+        self._renew_overlap_ms = round(renew_overlap_seconds * 1000)
 
     async def new_license(self, company_id: str, server_id: str, ttl_seconds: float) -> str:
         """Makes a one-time license that binds its user to a company and a server.
@@ -189,7 +195,7 @@ class Identities:
             row = await _agent_row(connection, agent_id)
             if row is None or row["state"] != AgentState.ACTIVE.value:
                 raise EnrollRefusedError(404, "not_found", f"no active agent {agent_id[:40]!r}")
-            overlap = now_ms(self._clock) + RENEW_OVERLAP_MS
+            overlap = now_ms(self._clock) + self._renew_overlap_ms
             token, record = await self._give_token(
                 connection,
                 agent_id,

@@ -1,8 +1,8 @@
 """All settings of the server: their shape, where they come from, what is wrong with them."""
 
+from ah_server.settings._fields import Address, Network, Secret
 from ah_server.settings._load import ENVIRONMENT_PREFIX, load_settings, settings_from
 from ah_server.settings._model import (
-    Address,
     AdminSettings,
     AlertingSettings,
     BusSettings,
@@ -13,8 +13,8 @@ from ah_server.settings._model import (
     MailSettings,
     NotifySettings,
     OutboxSettings,
+    RedisSettings,
     RegistrySettings,
-    Secret,
     ServerSettings,
     StoreSettings,
     WorkerSettings,
@@ -32,8 +32,10 @@ __all__ = [
     "IngestSettings",
     "LogSettings",
     "MailSettings",
+    "Network",
     "NotifySettings",
     "OutboxSettings",
+    "RedisSettings",
     "RegistrySettings",
     "Secret",
     "ServerSettings",

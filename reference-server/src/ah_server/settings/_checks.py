@@ -14,8 +14,10 @@ from ahwire.names import is_id
 
 TOKEN_CHARS_MIN = 16
 _SHOWN_CHARS_MAX = 80
+_PREFIX_CHARS_MAX = 64
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST_NAME = re.compile(rf"(?=.{{1,254}}\Z){_LABEL}(?:\.{_LABEL})*\.?")
+_HASH_TAG = re.compile(r"[^{}]*(\{[^{}]+\}[^{}]*)?")
 _LOGIN = re.compile(r"//[^/]*@")
 
 
@@ -37,6 +39,12 @@ def shown_name(name: Any) -> str:
     """A key or a variable's name for a sentence: as it is when that is short and printable."""
     plain = isinstance(name, str) and name.isprintable() and 0 < len(name) <= _SHOWN_CHARS_MAX
     return str(name) if plain else shown(name)
+
+
+def range_text(between: tuple[float, float]) -> str:
+    """A range for a sentence, whole numbers written out."""
+    least, most = (str(int(end)) if end == int(end) else f"{end:g}" for end in between)
+    return f"{least} to {most}"
 
 
 def is_host(text: str) -> bool:
@@ -77,6 +85,26 @@ def check_id(text: str) -> None:
         raise ValueError(
             "expected letters, digits and _ . : - only, 128 at most, the first a letter or a digit"
         )
+
+
+def check_service_address(address: Any) -> None:
+    """An address that one can connect to, which port 0 is not, or None."""
+    if address is not None and address.port == 0:
+        raise ValueError("expected host:port with a port from 1 to 65535, as in 127.0.0.1:6379")
+
+
+def check_key_prefix(text: str) -> None:
+    """What keys in a store shared with others can begin with."""
+    printable = all("!" <= character <= "~" for character in text)
+    if not printable or not 0 < len(text) <= _PREFIX_CHARS_MAX:
+        raise ValueError(
+            f"expected 1 to {_PREFIX_CHARS_MAX} printable ASCII characters without spaces, as in"
+            " ah:"
+        )
+    if any(character in text for character in "*?[]\\"):
+        raise ValueError("expected none of * ? [ ] \\ in it, because keys are searched by pattern")
+    if not _HASH_TAG.fullmatch(text):
+        raise ValueError("expected braces as one hash tag only, as in {ah}:")
 
 
 def check_http_url(text: str) -> None:

@@ -7,8 +7,6 @@ collected, so that one run shows them all.
 """
 
 import difflib
-import os
-import types
 import typing
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -17,8 +15,11 @@ from typing import Any
 import attrs
 
 from ah_server.errors import SettingsError
-from ah_server.settings._checks import shown, shown_name
-from ah_server.settings._model import Address, MailSettings, Secret, ServerSettings
+from ah_server.settings._checks import range_text, shown, shown_name
+from ah_server.settings._contradictions import contradictions
+from ah_server.settings._convert import converted
+from ah_server.settings._fields import Secret
+from ah_server.settings._model import ServerSettings
 from ah_server.settings._yaml import read_settings_file
 
 ENVIRONMENT_PREFIX = "AHC_"
@@ -45,7 +46,7 @@ def settings_from(data: Mapping[str, Any], environment: Mapping[str, str]) -> Se
     reader = _Reader(environment)
     settings = reader.section(ServerSettings, data, ())
     reader.refuse_unknown_variables()
-    problems = reader.problems or _contradictions(settings)
+    problems = reader.problems or contradictions(settings)
     if problems:
         raise SettingsError(problems)
     return typing.cast("ServerSettings", settings)
@@ -129,13 +130,13 @@ class _Reader:
         if value is None:
             return field.default
         try:
-            converted = _convert(kind, value)
-            _check(field, converted)
+            usable = converted(kind, value)
+            _check(field, usable)
         except ValueError as error:
             told = f"{dotted}: {shown(value)} cannot be used: {error}"
             self.problems.append(told if source is None else f"{told} (from {variable})")
             return field.default
-        return converted
+        return usable
 
     def _secret(
         self,
@@ -170,7 +171,7 @@ class _Reader:
 
 def _secret_in(file: Any) -> str:
     try:
-        path: Path = _convert(Path, file)
+        path: Path = converted(Path, file)
         with path.open("rb") as opened:
             data = opened.read(_SECRET_BYTES_MAX + 1)
         text = data.decode().strip()
@@ -189,111 +190,12 @@ def _secret_in(file: Any) -> str:
     return text
 
 
-def _convert(kind: Any, value: Any) -> Any:
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        kind = next(member for member in typing.get_args(kind) if member is not type(None))
-    if kind is Path:
-        return _path(value)
-    if kind in (Address, str):
-        if not isinstance(value, str):
-            raise ValueError(
-                "expected text; put it in quotes"
-                if kind is str
-                else "expected host:port, as in 127.0.0.1:8420"
-            )
-        if not value.isprintable():
-            raise ValueError("expected text in one line without control characters")
-        return value if kind is str else Address.parse(value)
-    return _number(kind, value)
-
-
-def _path(value: Any) -> Path:
-    if not isinstance(value, str) or not value:
-        raise ValueError("expected a path")
-    try:
-        # Bytes that are no UTF-8 come from the environment as surrogates, and are a path too.
-        controls = any(byte < ord(" ") for byte in os.fsencode(value))
-    except UnicodeEncodeError:
-        controls = True
-    if controls:
-        raise ValueError("expected a path without control characters")
-    try:
-        return Path(value).expanduser()
-    except RuntimeError:
-        raise ValueError("the user after ~ does not exist; write the path out") from None
-
-
-def _number(kind: type, value: Any) -> Any:
-    expected = "expected a number" if kind is float else "expected a whole number"
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(expected)
-    if isinstance(value, str) and (not value.isascii() or "_" in value):
-        raise ValueError(expected)
-    try:
-        number = kind(value)
-    except (ValueError, OverflowError):
-        raise ValueError(expected) from None
-    if kind is int and isinstance(value, float) and number != value:
-        raise ValueError(expected)
-    return number
-
-
 def _check(field: "attrs.Attribute[Any]", value: Any) -> None:
     between = field.metadata["between"]
     if between is not None and not between[0] <= value <= between[1]:
-        raise ValueError(f"expected {between[0]:g} to {between[1]:g}")
+        raise ValueError(f"expected {range_text(between)}")
     choices = field.metadata["one_of"]
     if choices is not None and value not in choices:
         raise ValueError(f"expected one of {', '.join(choices)}")
     if field.metadata["check"] is not None:
         field.metadata["check"](value)
-
-
-def _contradictions(settings: ServerSettings) -> list[str]:
-    found = []
-    if bool(settings.ingest.tls_cert) != bool(settings.ingest.tls_key):
-        found.append("ingest.tls_cert: works only together with ingest.tls_key; set both or none")
-    if settings.hub.base_url and not settings.hub.token:
-        found.append("hub.token: required with hub.base_url; set it, or hub.token_file")
-    if not settings.console.listen.is_loopback and not settings.console.password:
-        found.append(
-            f"console.password: required because console.listen is {settings.console.listen},"
-            " which other machines reach; set it, or listen on 127.0.0.1"
-        )
-    found += _mail_problems(settings.notify.mail)
-    if settings.outbox.backoff_min_seconds > settings.outbox.backoff_max_seconds:
-        found.append(
-            f"outbox.backoff_min_seconds: {settings.outbox.backoff_min_seconds:g} is over"
-            f" outbox.backoff_max_seconds ({settings.outbox.backoff_max_seconds:g})"
-        )
-    return found
-
-
-def _mail_problems(mail: MailSettings) -> list[str]:
-    found = []
-    if mail.host and not mail.sender:
-        found.append("notify.mail.sender: required with notify.mail.host; set the From address")
-    if mail.sender and not _is_sender(mail.sender):
-        found.append(
-            f"notify.mail.sender: {shown(mail.sender)} cannot be used: expected an e-mail address"
-            " in ASCII, as in monitoring@example.com"
-        )
-    if mail.username and mail.security == "plain":
-        found.append(
-            "notify.mail.username: never sent unprotected, and notify.mail.security is plain; set"
-            " that to starttls or tls, or leave the username empty"
-        )
-    return found
-
-
-def _is_sender(text: str) -> bool:
-    # The e-mail provider decides, so that what is taken here is taken there. Imported only when
-    # there is something to ask: it brings the SMTP library with it.
-    from ahnotify.errors import ConfigurationError  # noqa: PLC0415  # see above
-    from ahnotify.providers.email import EmailSettings  # noqa: PLC0415  # see above
-
-    try:
-        EmailSettings(host="localhost", sender=text)
-    except ConfigurationError:
-        return False
-    return True

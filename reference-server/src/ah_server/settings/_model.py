@@ -1,14 +1,9 @@
 """The settings as frozen values, each field with its default, its range and one line of meaning.
 
-A field made by `_setting` carries its range, its choices and its documentation in its metadata; the
-loader checks against them and `ah-server settings` and the reference page print them, so that the
-three cannot disagree. Durations are seconds, sizes are bytes.
+Durations are seconds unless the name says otherwise, sizes are bytes.
 """
 
-import ipaddress
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 
@@ -17,203 +12,232 @@ from ah_server.settings._checks import (
     check_host,
     check_http_url,
     check_id,
+    check_key_prefix,
+    check_service_address,
     check_token,
-    is_host,
 )
-
-_PORT_MAX = 65_535
-
-
-@attrs.frozen
-class Address:
-    """Where to listen: a host name or address, and a port (0 takes a free one)."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> "Address":
-        """Reads `host:port` or `[v6]:port`.
-
-        Raises:
-            ValueError: the text is neither.
-        """
-        expected = "expected host:port, as in 127.0.0.1:8420"
-        host, colon, port = text.rpartition(":")
-        bracketed = host.startswith("[") and host.endswith("]")
-        if bracketed:
-            host = host[1:-1]
-        elif ":" in host:
-            raise ValueError("an IPv6 address stands in brackets, as in [::1]:8420")
-        if not colon or not is_host(host) or bracketed != (":" in host):
-            raise ValueError(expected)
-        if not port.isascii() or not port.isdigit() or len(port) > len(str(_PORT_MAX)):
-            raise ValueError(f"{expected}, and a port from 0 to {_PORT_MAX}")
-        if int(port) > _PORT_MAX:
-            raise ValueError(f"port {port} is over {_PORT_MAX}")
-        return cls(host, int(port))
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only programs on this machine can connect."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    @property
-    def netloc(self) -> str:
-        """The address as it stands in a URL."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    def __str__(self) -> str:
-        return self.netloc
-
-
-@attrs.frozen(repr=False)
-class Secret:
-    """A password or token that shows itself to no log: only `reveal` returns it."""
-
-    _value: str
-
-    def reveal(self) -> str:
-        """The secret itself, for the one call that needs it."""
-        return self._value
-
-    def __repr__(self) -> str:
-        return "Secret(***)"
-
-    def __bool__(self) -> bool:
-        return bool(self._value)
-
-
-NO_SECRET = Secret("")
-
-
-def _setting(
-    default: Any,
-    doc: str,
-    *,
-    between: tuple[float, float] | None = None,
-    one_of: Sequence[str] | None = None,
-    check: Callable[[str], None] | None = None,
-) -> Any:
-    return attrs.field(
-        default=default,
-        metadata={"doc": doc, "between": between, "one_of": one_of, "check": check},
-    )
-
-
-def _section(section: type) -> Any:
-    return attrs.field(factory=section, metadata={"section": section})
+from ah_server.settings._fields import NO_SECRET, Address, Network, Secret, section, setting
+from ahwire import limits as wire
 
 
 @attrs.frozen(kw_only=True)
 class LogSettings:
-    level: str = _setting(
+    level: str = setting(
         "info", "least level printed", one_of=("debug", "info", "warning", "error")
     )
-    format: str = _setting(
+    format: str = setting(
         "text", "text for people, json for collectors of logs", one_of=("text", "json")
     )
 
 
 @attrs.frozen(kw_only=True)
 class IngestSettings:
-    listen: Address = _setting(Address("127.0.0.1", 8420), "where agents connect")
-    public_url: str = _setting(
+    listen: Address = setting(Address("127.0.0.1", 8420), "where agents connect")
+    public_url: str = setting(
         "",
         "the address told to agents at enrolment; empty: http:// and listen",
         check=check_http_url,
     )
-    tls_cert: Path | None = _setting(
+    tls_cert: Path | None = setting(
         None, "PEM certificate chain; with tls_key the door speaks HTTPS"
     )
-    tls_key: Path | None = _setting(None, "PEM private key of tls_cert")
-    body_timeout_seconds: float = _setting(
+    tls_key: Path | None = setting(None, "PEM private key of tls_cert")
+    trusted_proxies: tuple[Network, ...] = setting(
+        (),
+        "networks of our own proxies, as in 10.0.0.0/8, 192.0.2.7: from them X-Forwarded-For is"
+        " believed, as the address of an enrolling agent",
+    )
+    body_timeout_seconds: float = setting(
         15.0, "a request body must have arrived by then", between=(1, 300)
     )
-    metrics_burst: int = _setting(
+    compressed_bytes_max: int = setting(
+        wire.MAX_COMPRESSED_BYTES, "a body of samples as it arrives", between=(1 << 16, 16 << 20)
+    )
+    plain_bytes_max: int = setting(
+        wire.MAX_PLAIN_BYTES, "a body of samples when inflated", between=(1 << 16, 64 << 20)
+    )
+    points_per_batch_max: int = setting(
+        wire.MAX_POINTS_PER_BATCH, "points in one body", between=(1, 200_000)
+    )
+    labels_per_series_max: int = setting(
+        wire.MAX_LABELS_PER_SERIES,
+        "labels of a series; with its name and the tenant's two they are at most 30 in the store",
+        between=(1, 27),
+    )
+    name_bytes_max: int = setting(
+        wire.MAX_NAME_BYTES, "a metric's or a label's name", between=(16, 250)
+    )
+    label_value_bytes_max: int = setting(
+        wire.MAX_LABEL_VALUE_BYTES, "a label's value", between=(16, 4096)
+    )
+    point_age_hours_max: float = setting(
+        wire.MAX_POINT_AGE_SECONDS / 3600, "older points are refused", between=(0.1, 24 * 31)
+    )
+    point_future_seconds_max: float = setting(
+        float(wire.MAX_POINT_FUTURE_SECONDS),
+        "points further in the future are refused",
+        between=(0, 3600),
+    )
+    metrics_burst: int = setting(
         10, "batches an agent may send at once before its rate counts", between=(1, 10_000)
     )
-    series_per_hour: int = _setting(
+    points_per_minute: int = setting(
+        wire.POINTS_PER_MINUTE,
+        "points an agent may send in a minute by remote write and OTLP",
+        between=(1, 1_000_000_000),
+    )
+    config_per_minute: float = setting(
+        float(wire.CONFIG_PER_MINUTE),
+        "questions of an agent for its configuration in a minute; as many renewals and inventories",
+        between=(0.1, 600),
+    )
+    enroll_per_minute: float = setting(
+        float(wire.ENROLL_PER_MINUTE),
+        "enrolments from one address in a minute (IPv6: from one /64)",
+        between=(0.1, 6000),
+    )
+    series_per_hour: int = setting(
         500, "new series an agent may make an hour", between=(1, 1_000_000)
     )
-    series_first_hour: int = _setting(
+    series_first_hour: int = setting(
         5000, "new series an agent may make in its first hour", between=(1, 1_000_000)
     )
-    interval_min_seconds: float = _setting(
-        10.0, "shorter agent intervals count as this one", between=(1, 300)
+    interval_min_seconds: float = setting(
+        float(wire.MIN_INTERVAL_SECONDS),
+        "shorter agent intervals count as this one",
+        between=(1, 300),
+    )
+    interval_max_seconds: float = setting(
+        float(wire.MAX_INTERVAL_SECONDS),
+        "longer agent intervals count as this one",
+        between=(1, 3600),
     )
 
 
 @attrs.frozen(kw_only=True)
 class AdminSettings:
-    listen: Address = _setting(Address("127.0.0.1", 8421), "where the admin API listens")
-    token: Secret = _setting(
+    listen: Address = setting(Address("127.0.0.1", 8421), "where the admin API listens")
+    token: Secret = setting(
         NO_SECRET,
         "bearer token of the admin API, 16 characters at least; empty: made at the first start,"
         " in the state directory",
+        check=check_admin_token,
+    )
+    previous_token: Secret = setting(
+        NO_SECRET,
+        "the token before this one, taken too while it is being replaced; empty: none",
         check=check_admin_token,
     )
 
 
 @attrs.frozen(kw_only=True)
 class HubSettings:
-    base_url: str = _setting(
+    base_url: str = setting(
         "", "the hub's address; empty: the development hub in this process", check=check_http_url
     )
-    token: Secret = _setting(
+    token: Secret = setting(
         NO_SECRET,
         "bearer token for the hub; empty: made at the first start, in the state directory",
         check=check_token,
     )
-    listen: Address = _setting(Address("127.0.0.1", 8422), "where the development hub listens")
-    timeout_seconds: float = _setting(
+    listen: Address = setting(Address("127.0.0.1", 8422), "where the development hub listens")
+    timeout_seconds: float = setting(
         10.0, "an answer of the hub must have come by then", between=(1, 120)
     )
-    sync_interval_seconds: float = _setting(
+    sync_interval_seconds: float = setting(
         60.0, "time between two pulls of agents", between=(1, 3600)
     )
-    lookup_per_second: int = _setting(50, "token look-ups at the hub a second", between=(1, 10_000))
+    lookup_per_second: int = setting(50, "token look-ups at the hub a second", between=(1, 10_000))
 
 
 @attrs.frozen(kw_only=True)
 class RegistrySettings:
-    snapshot_seconds: float = _setting(
+    snapshot_seconds: float = setting(
         5.0, "time between two snapshots of the embedded registry", between=(0.1, 3600)
+    )
+    tombstone_ttl_days: float = setting(
+        90.0,
+        "a revoked token is answered as revoked so long, then as unknown",
+        between=(0.01, 3660),
+    )
+    full_sync_interval_hours: float = setting(
+        24.0,
+        "time between two comparisons of all agents with the hub's, which find orphans",
+        between=(0.01, 24 * 31),
+    )
+    remove_orphans: bool = setting(
+        default=False,
+        doc="whether agents that the hub no longer lists are removed, and not only reported",
+    )
+    renew_overlap_hours: float = setting(
+        24.0,
+        "a renewed agent's old token stays good so long, by the development hub; another hub"
+        " decides itself",
+        between=(0, 24 * 31),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class RedisSettings:
+    """Where state that several processes share is kept; without `addr` there is none."""
+
+    addr: Address | None = setting(
+        None,
+        "host:port of the Redis that holds the shared state; empty: everything embedded",
+        check=check_service_address,
+    )
+    username: str = setting("", "login name; empty: Redis' default user")
+    password: Secret = setting(NO_SECRET, "login password; empty: none")
+    prefix: str = setting(
+        "ah:",
+        "what every key begins with; with Redis Cluster it holds a hash tag, as in {ah}:",
+        check=check_key_prefix,
+    )
+    db: int = setting(0, "number of the database; Redis Cluster has 0 only", between=(0, 1023))
+    tls: bool = setting(default=False, doc="whether the connection is TLS")
+    tls_ca_file: Path | None = setting(
+        None, "PEM certificates that Redis is checked against; empty: the system's"
+    )
+    cache_ttl_seconds: float = setting(
+        15.0,
+        "a token looked up is known at this process so long; a revocation whose push was lost"
+        " shows by then",
+        between=(0.1, 300),
+    )
+    timeout_seconds: float = setting(
+        0.5,
+        "an answer must have come by then; a blocking read adds its own time",
+        between=(0.05, 30),
     )
 
 
 @attrs.frozen(kw_only=True)
 class BusSettings:
-    queue_per_shard: int = _setting(
+    queue_per_shard: int = setting(
         256, "batches a shard holds before agents are told to wait", between=(1, 100_000)
     )
 
 
 @attrs.frozen(kw_only=True)
 class WorkerSettings:
-    max_batch_samples: int = _setting(5000, "samples that make a write due", between=(1, 100_000))
-    max_batch_wait_seconds: float = _setting(
+    max_batch_samples: int = setting(5000, "samples that make a write due", between=(1, 100_000))
+    max_batch_wait_seconds: float = setting(
         0.5, "age of the oldest sample that makes a write due", between=(0.01, 60)
     )
-    shutdown_flush_seconds: float = _setting(
+    shutdown_flush_seconds: float = setting(
         10.0, "time to write what is left at the stop", between=(0, 60)
     )
 
 
 @attrs.frozen(kw_only=True)
 class StoreSettings:
-    retention_hours: float = _setting(
+    retention_hours: float = setting(
         168.0, "age at which the embedded store forgets a sample", between=(0.1, 24 * 366)
     )
-    snapshot_seconds: float = _setting(
+    snapshot_seconds: float = setting(
         30.0, "time between two snapshots of the embedded store", between=(1, 3600)
     )
-    points_max: int = _setting(
+    points_max: int = setting(
         5_000_000,
         "points the embedded store holds; the oldest go first",
         between=(1000, 1_000_000_000),
@@ -222,79 +246,79 @@ class StoreSettings:
 
 @attrs.frozen(kw_only=True)
 class AlertingSettings:
-    agent_interval_seconds: float = _setting(
+    agent_interval_seconds: float = setting(
         30.0, "interval of agents that name none", between=(1, 300)
     )
-    down_min_seconds: float = _setting(
+    down_min_seconds: float = setting(
         90.0, "an agent is never down before this much silence", between=(1, 86_400)
     )
-    scan_interval_seconds: float = _setting(
+    scan_interval_seconds: float = setting(
         10.0, "time between two looks for silent agents", between=(0.1, 300)
     )
-    blind_grace_max_seconds: float = _setting(
+    blind_grace_max_seconds: float = setting(
         300.0,
         "grace after a time in which nobody could be heard; not under the agents' longest backoff",
         between=(0, 3600),
     )
-    seen_interval_seconds: float = _setting(
+    seen_interval_seconds: float = setting(
         60.0, "time between two reports of who was seen", between=(1, 60)
     )
-    heartbeat_interval_seconds: float = _setting(
+    heartbeat_interval_seconds: float = setting(
         60.0, "time between two signs of life to the hub", between=(1, 3600)
     )
 
 
 @attrs.frozen(kw_only=True)
 class OutboxSettings:
-    flush_interval_seconds: float = _setting(
+    flush_interval_seconds: float = setting(
         1.0, "time between two looks for unsent events", between=(0.05, 60)
     )
-    batch_max: int = _setting(200, "events in one request", between=(1, 200))
-    backoff_min_seconds: float = _setting(1.0, "first wait after a failure", between=(0.1, 300))
-    backoff_max_seconds: float = _setting(300.0, "longest wait after failures", between=(1, 3600))
-    retention_hours: float = _setting(
+    batch_max: int = setting(200, "events in one request", between=(1, 200))
+    backoff_min_seconds: float = setting(1.0, "first wait after a failure", between=(0.1, 300))
+    backoff_max_seconds: float = setting(300.0, "longest wait after failures", between=(1, 3600))
+    retention_hours: float = setting(
         24.0, "age at which an unsent event becomes a dead letter", between=(0.1, 24 * 30)
     )
-    dead_max: int = _setting(100_000, "dead letters kept", between=(1, 10_000_000))
-    dead_retention_days: float = _setting(
+    dead_max: int = setting(100_000, "dead letters kept", between=(1, 10_000_000))
+    dead_retention_days: float = setting(
         30.0, "age at which a dead letter is removed", between=(0.1, 3660)
     )
 
 
 @attrs.frozen(kw_only=True)
 class MailSettings:
-    host: str = _setting("", "SMTP server; empty: e-mail is not configured", check=check_host)
-    port: int = _setting(587, "its port", between=(1, 65_535))
-    sender: str = _setting("", "From address")
-    username: str = _setting("", "login name; empty: none; never sent with security plain")
-    password: Secret = _setting(NO_SECRET, "login password")
-    security: str = _setting(
+    host: str = setting("", "SMTP server; empty: e-mail is not configured", check=check_host)
+    port: int = setting(587, "its port", between=(1, 65_535))
+    sender: str = setting("", "From address")
+    username: str = setting("", "login name; empty: none; never sent with security plain")
+    password: Secret = setting(NO_SECRET, "login password")
+    security: str = setting(
         "starttls",
         "how the connection is protected; plain only on a trusted path",
         one_of=("starttls", "tls", "plain"),
     )
-    timeout_seconds: float = _setting(30.0, "the server must answer by then", between=(1, 300))
+    timeout_seconds: float = setting(30.0, "the server must answer by then", between=(1, 300))
 
 
 @attrs.frozen(kw_only=True)
 class NotifySettings:
-    listen: Address = _setting(
+    listen: Address = setting(
         Address("127.0.0.1", 8424), "where the API of rules, contacts and history listens"
     )
-    mail: MailSettings = _section(MailSettings)
-    poll_seconds: float = _setting(0.5, "time between two looks for due work", between=(0.05, 60))
-    digest_grace_seconds: float = _setting(
+    mail: MailSettings = section(MailSettings)
+    poll_seconds: float = setting(0.5, "time between two looks for due work", between=(0.05, 60))
+    digest_grace_seconds: float = setting(
         60.0, "a digest waits so long after its period ended", between=(0, 3600)
     )
 
 
 @attrs.frozen(kw_only=True)
 class ConsoleSettings:
-    listen: Address = _setting(Address("127.0.0.1", 8423), "where the console listens")
-    password: Secret = _setting(
+    listen: Address = setting(Address("127.0.0.1", 8423), "where the console listens")
+    password: Secret = setting(
         NO_SECRET, "asked by the console; required where listen is not loopback"
     )
-    refresh_seconds: int = _setting(
+    refresh_seconds: int = setting(
         10, "a page loads itself anew after this time", between=(2, 3600)
     )
 
@@ -303,21 +327,22 @@ class ConsoleSettings:
 class ServerSettings:
     """Every setting of the server. Nothing set means one process with everything embedded."""
 
-    state_dir: Path = _setting(
+    state_dir: Path = setting(
         Path("/var/lib/ah-server"), "everything that is kept between two runs"
     )
-    collector_id: str = _setting(
+    collector_id: str = setting(
         "", "this collector's name at the hub; empty: the host's name", check=check_id
     )
-    log: LogSettings = _section(LogSettings)
-    ingest: IngestSettings = _section(IngestSettings)
-    admin: AdminSettings = _section(AdminSettings)
-    hub: HubSettings = _section(HubSettings)
-    registry: RegistrySettings = _section(RegistrySettings)
-    bus: BusSettings = _section(BusSettings)
-    worker: WorkerSettings = _section(WorkerSettings)
-    store: StoreSettings = _section(StoreSettings)
-    alerting: AlertingSettings = _section(AlertingSettings)
-    outbox: OutboxSettings = _section(OutboxSettings)
-    notify: NotifySettings = _section(NotifySettings)
-    console: ConsoleSettings = _section(ConsoleSettings)
+    log: LogSettings = section(LogSettings)
+    ingest: IngestSettings = section(IngestSettings)
+    admin: AdminSettings = section(AdminSettings)
+    hub: HubSettings = section(HubSettings)
+    registry: RegistrySettings = section(RegistrySettings)
+    redis: RedisSettings = section(RedisSettings)
+    bus: BusSettings = section(BusSettings)
+    worker: WorkerSettings = section(WorkerSettings)
+    store: StoreSettings = section(StoreSettings)
+    alerting: AlertingSettings = section(AlertingSettings)
+    outbox: OutboxSettings = section(OutboxSettings)
+    notify: NotifySettings = section(NotifySettings)
+    console: ConsoleSettings = section(ConsoleSettings)

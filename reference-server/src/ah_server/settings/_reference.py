@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import attrs
 
-from ah_server.settings._model import Secret, ServerSettings
+from ah_server.settings._checks import range_text
+from ah_server.settings._fields import Secret
+from ah_server.settings._model import ServerSettings
 
 
 @attrs.frozen(kw_only=True)
@@ -30,11 +32,15 @@ def _lines(model: type, prefix: str) -> Iterator[SettingLine]:
         between, choices = field.metadata["between"], field.metadata["one_of"]
         allowed = ""
         if between is not None:
-            allowed = f"{between[0]:g} to {between[1]:g}"
+            allowed = range_text(between)
         elif choices is not None:
             allowed = ", ".join(choices)
-        empty = field.default is None or isinstance(field.default, Secret) or field.default == ""
+        elif isinstance(field.default, bool):
+            allowed = "true, false"
+        empty = field.default in (None, "", ()) or isinstance(field.default, Secret)
         default = "" if empty else str(field.default)
+        if isinstance(field.default, bool):
+            default = default.lower()
         yield SettingLine(
             name=prefix + name, default=default, allowed=allowed, doc=field.metadata["doc"]
         )

@@ -115,8 +115,17 @@ def _mapping(
 def _value(loader: _Loader, node: yaml.Node) -> Any:
     if isinstance(node, yaml.ScalarNode):
         return _scalar(loader, node)
-    # No setting is a list: that there is one is all the loader needs to know.
-    return [] if isinstance(node, yaml.SequenceNode) else {}
+    if isinstance(node, yaml.SequenceNode):
+        # Of what no list of a setting holds, only the kind matters for the sentence about it.
+        return [
+            _scalar(loader, item)
+            if isinstance(item, yaml.ScalarNode)
+            else []
+            if isinstance(item, yaml.SequenceNode)
+            else {}
+            for item in node.value
+        ]
+    return {}
 
 
 def _scalar(loader: _Loader, node: yaml.ScalarNode) -> Any:

@@ -23,6 +23,7 @@ from ahcollector.registry import (
     Syncer,
 )
 from ahcollector.store import MemoryStore
+from ahwire.limits import Limits as BatchLimits
 
 
 @attrs.frozen(kw_only=True)
@@ -85,6 +86,7 @@ async def open_door_of(
         directory=directory,
         clock=clock,
         interval_seconds=settings.hub.sync_interval_seconds,
+        tombstone_ttl_seconds=settings.registry.tombstone_ttl_days * 86_400,
         metrics=side.metrics,
     )
     app = ingest_app(
@@ -99,6 +101,7 @@ async def open_door_of(
         renewal=Renewal(hub=hub, directory=directory),
         budget=budget,
         limits=_limits(settings),
+        trusted_proxies=ingest.trusted_proxies,
         clock=clock,
         rng=seams.rng,
         checks={
@@ -120,10 +123,24 @@ async def open_door_of(
 def _limits(settings: ServerSettings) -> IngestLimits:
     ingest = settings.ingest
     return IngestLimits(
+        compressed_bytes_max=ingest.compressed_bytes_max,
+        plain_bytes_max=ingest.plain_bytes_max,
         body_timeout_seconds=ingest.body_timeout_seconds,
+        batch=BatchLimits(
+            points_per_batch=ingest.points_per_batch_max,
+            labels_per_series=ingest.labels_per_series_max,
+            name_bytes=ingest.name_bytes_max,
+            label_value_bytes=ingest.label_value_bytes_max,
+            point_age_seconds=ingest.point_age_hours_max * 3600,
+            point_future_seconds=ingest.point_future_seconds_max,
+        ),
         metrics_burst=ingest.metrics_burst,
+        points_per_minute=ingest.points_per_minute,
+        config_per_minute=ingest.config_per_minute,
+        enroll_per_minute=ingest.enroll_per_minute,
         interval_seconds=settings.alerting.agent_interval_seconds,
         interval_seconds_min=ingest.interval_min_seconds,
+        interval_seconds_max=ingest.interval_max_seconds,
         series_per_hour=ingest.series_per_hour,
         series_first_hour=ingest.series_first_hour,
     )

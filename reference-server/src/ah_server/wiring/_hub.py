@@ -40,7 +40,11 @@ async def hub_side(
         database = await open_database(path)
     stack.push_async_callback(database.aclose)
     side = HubSide(
-        identities=Identities(database=database, clock=seams.clock),
+        identities=Identities(
+            database=database,
+            clock=seams.clock,
+            renew_overlap_seconds=settings.registry.renew_overlap_hours * 3600,
+        ),
         event_log=EventLog(database=database, clock=seams.clock),
         settings=CompanySettingsTable(database=database),
     )

@@ -1,0 +1,115 @@
+"""What a setting is made of: its kinds of value, and how a field says what it allows.
+
+A field made by `setting` carries its range, its choices and its documentation in its metadata; the
+loader checks against them and `ah-server settings` and the reference page print them, so that the
+three cannot disagree.
+"""
+
+import ipaddress
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from ah_server.settings._checks import is_host
+
+_PORT_MAX = 65_535
+
+
+@attrs.frozen
+class Address:
+    """Where to listen: a host name or address, and a port (0 takes a free one)."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Reads `host:port` or `[v6]:port`.
+
+        Raises:
+            ValueError: the text is neither.
+        """
+        expected = "expected host:port, as in 127.0.0.1:8420"
+        host, colon, port = text.rpartition(":")
+        bracketed = host.startswith("[") and host.endswith("]")
+        if bracketed:
+            host = host[1:-1]
+        elif ":" in host:
+            raise ValueError("an IPv6 address stands in brackets, as in [::1]:8420")
+        if not colon or not is_host(host) or bracketed != (":" in host):
+            raise ValueError(expected)
+        if not port.isascii() or not port.isdigit() or len(port) > len(str(_PORT_MAX)):
+            raise ValueError(f"{expected}, and a port from 0 to {_PORT_MAX}")
+        if int(port) > _PORT_MAX:
+            raise ValueError(f"port {port} is over {_PORT_MAX}")
+        return cls(host, int(port))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only programs on this machine can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def netloc(self) -> str:
+        """The address as it stands in a URL."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        return self.netloc
+
+
+@attrs.frozen(repr=False)
+class Secret:
+    """A password or token that shows itself to no log: only `reveal` returns it."""
+
+    _value: str
+
+    def reveal(self) -> str:
+        """The secret itself, for the one call that needs it."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+
+NO_SECRET = Secret("")
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+"""Addresses that share a beginning; one address is the smallest."""
+
+
+def setting(
+    default: Any,
+    doc: str,
+    *,
+    between: tuple[float, float] | None = None,
+    one_of: Sequence[str] | None = None,
+    check: Callable[[Any], None] | None = None,
+) -> Any:
+    """One setting.
+
+    Args:
+        default: Its value when nothing is set.
+        doc: What it means, in one line.
+        between: Least and greatest number allowed.
+        one_of: The texts allowed.
+        check: Raises ValueError, saying what was expected, for what is not allowed.
+    """
+    return attrs.field(
+        default=default,
+        metadata={"doc": doc, "between": between, "one_of": one_of, "check": check},
+    )
+
+
+def section(model: type) -> Any:
+    """A group of settings of its own."""
+    return attrs.field(factory=model, metadata={"section": model})
