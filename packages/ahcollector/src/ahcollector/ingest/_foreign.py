@@ -102,11 +102,13 @@ class Taken:
         accepted_points: Points on the bus.
         refused: All that is not stored through a fault of what was sent: first what could not be
             translated, then what the judgement refused, one entry for each series and code.
+        passed_over: What was left out without a fault of the sender's.
         warnings: Sentences for the sender's log.
     """
 
     accepted_points: int
     refused: tuple[Refused, ...]
+    passed_over: tuple[Refused, ...]
     warnings: tuple[str, ...]
 
     @property
@@ -169,6 +171,7 @@ class ForeignDoor:
         return Taken(
             accepted_points=outcome.ack.accepted_points,
             refused=(*translated.refused, *_judged(translated.batch, outcome.ack)),
+            passed_over=translated.passed_over,
             warnings=tuple(outcome.ack.warnings),
         )
 
