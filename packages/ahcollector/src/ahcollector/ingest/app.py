@@ -9,6 +9,7 @@ route                                  does
 ``POST /agent/v1/enroll``              exchanges a license; no token
 ``POST /agent/v1/credentials/renew``   gives a new token
 ``POST /agent/v1/inventory``           passes an inventory on
+``POST /api/v1/write``                 takes Prometheus remote write, 1.0 and 2.0
 ``GET /healthz``, ``GET /readyz``      the process lives; each dependency can be used
 =====================================  =======================================================
 """
@@ -35,6 +36,7 @@ from ahcollector.hub.base import Hub
 from ahcollector.ingest._answers import answer
 from ahcollector.ingest._batches import BatchIntake
 from ahcollector.ingest._body import interval_named, parse, read_body
+from ahcollector.ingest._foreign import ForeignDoor
 from ahcollector.ingest._gate import Gate
 from ahcollector.ingest._headers import (
     IPNetwork,
@@ -43,6 +45,7 @@ from ahcollector.ingest._headers import (
     client_ip,
     etag_matches,
 )
+from ahcollector.ingest._remote_write import RemoteWriteDoor
 from ahcollector.ingest._shell import Check, Handler, Probes, Shell, form_of
 from ahcollector.ingest.limits import IngestLimits
 from ahcollector.ingest.series_budget import SeriesBudget
@@ -103,11 +106,13 @@ def ingest_app(
     metrics = metrics if metrics is not None else NullMetrics()
     if budget is None:
         budget = SeriesBudget(per_hour=limits.series_per_hour, first_hour=limits.series_first_hour)
+    gate = Gate(resolver=resolver, presence=presence, settings=settings, clock=clock, limits=limits)
+    intake = BatchIntake(bus=bus, budget=budget, clock=clock, limits=limits, metrics=metrics)
+    foreign = ForeignDoor(gate=gate, intake=intake, limits=limits, metrics=metrics)
+    remote_write = RemoteWriteDoor(door=foreign, limits=limits)
     doors = _Doors(
-        gate=Gate(
-            resolver=resolver, presence=presence, settings=settings, clock=clock, limits=limits
-        ),
-        intake=BatchIntake(bus=bus, budget=budget, clock=clock, limits=limits, metrics=metrics),
+        gate=gate,
+        intake=intake,
         settings=settings,
         hub=hub,
         enroll=enroll,
@@ -129,6 +134,11 @@ def ingest_app(
             route("/agent/v1/enroll", doors.enroll, "POST"),
             route("/agent/v1/credentials/renew", doors.renew, "POST"),
             route("/agent/v1/inventory", doors.inventory, "POST"),
+            Route(
+                "/api/v1/write",
+                shell.around(remote_write.write, remote_write.refuse),
+                methods=["POST"],
+            ),
             Route("/healthz", probes.health, methods=["GET"]),
             Route("/readyz", probes.ready, methods=["GET"]),
         ],

@@ -1,0 +1,219 @@
+"""Prometheus remote write 1.0 and 2.0 at the ingest door: ``POST /api/v1/write``.
+
+Who sends so knows two kinds of answers: a 5xx, after which it tries the same again, and any other
+but a 2xx, after which it writes one line of the body into its log and goes on to the next. So:
+
+======  ===========================================================================================
+status  when
+======  ===========================================================================================
+204     every sample was taken
+400     some were refused and the rest is stored, or the body cannot be read; nothing is to be sent
+        again
+401     the token is unknown, pending or expired
+403     the agent was revoked
+413     over a limit of size
+415     another type or coding: only snappy's block format of the two messages is read
+503     over the rate, the bus is full, the hub cannot be asked, or the body came too slowly;
+        ``Retry-After`` says when to try again
+======  ===========================================================================================
+
+``X-AH-Code`` has our own code of each. Answers to 2.0 say how much was written in their headers.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from enum import Enum
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError
+from starlette.requests import Request as HttpRequest
+from starlette.responses import PlainTextResponse, Response
+
+from ahcollector.errors import RequestRefusedError
+from ahcollector.ingest._body import read_body
+from ahcollector.ingest._foreign import (
+    ForeignDoor,
+    Taken,
+    Translated,
+    foreign_status,
+    retry_after_seconds,
+    told,
+)
+from ahcollector.ingest._remote_write_bodies import translate_1, translate_2
+from ahcollector.ingest._snappy import inflate
+from ahcollector.ingest.limits import IngestLimits
+from ahwire import BadBodyError, TooLargeError
+from ahwire.remote_write_pb2 import Request, WriteRequest
+from ahwire.status import Code
+
+__all__ = ["RemoteWriteDoor", "Version", "version_named"]
+
+_log = logging.getLogger("ahcollector.ingest")
+
+_MEDIA_TYPE = "application/x-protobuf"
+_CODING = "snappy"
+_NO_CONTENT = 204
+_BAD_REQUEST = 400
+# Prometheus logs the first line of an answer, and no more of it than this.
+_TEXT_CHARS_MAX = 1000
+_HEADER_CHARS_SHOWN = 80
+
+M = TypeVar("M", WriteRequest, Request)
+
+
+class Version(Enum):
+    """Which message a body is; the value is what the type's parameter ``proto`` calls it."""
+
+    ONE = "prometheus.WriteRequest"
+    TWO = "io.prometheus.write.v2.Request"
+
+
+def version_named(content_type: str | None) -> Version | None:
+    """Return which message a content type names; None: another type, or none at all."""
+    media, *parameters = (content_type or "").split(";")
+    if media.strip().lower() != _MEDIA_TYPE:
+        return None
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "proto":
+            try:
+                return Version(value.strip().strip('"'))
+            except ValueError:
+                return None
+    return Version.ONE
+
+
+class RemoteWriteDoor:
+    """Takes remote write.
+
+    Args:
+        door: What every door of another protocol goes through.
+        limits: What bodies are held to.
+    """
+
+    def __init__(self, *, door: ForeignDoor, limits: IngestLimits) -> None:
+        self._door = door
+        self._limits = limits
+
+    async def write(self, request: HttpRequest) -> Response:
+        """Answer a request that was understood."""
+        taken = await self._door.take(request, self._translate)
+        # The mark of a series' end was taken for what it is, so a sender that counts finds it.
+        marks = sum(one.points for one in taken.passed_over)
+        headers = _written(request, taken.accepted_points + marks)
+        if not taken.refused:
+            return Response(status_code=_NO_CONTENT, headers=headers)
+        text = _refused_text(taken)
+        _log.info(
+            "points refused",
+            extra={
+                "request_id": request.state.request_id,
+                "path": request.url.path,
+                "agent_id": request.state.agent_id,
+                "reason": text,
+            },
+        )
+        return PlainTextResponse(
+            text,
+            status_code=_BAD_REQUEST,
+            headers={"X-AH-Code": Code.INVALID_SERIES.value, **headers},
+        )
+
+    def refuse(self, request: HttpRequest, refusal: RequestRefusedError) -> Response:
+        """Answer a request of which nothing was taken."""
+        headers = {"X-AH-Code": refusal.code.value, "Cache-Control": "no-store"}
+        seconds = retry_after_seconds(refusal)
+        if seconds is not None:
+            headers["Retry-After"] = str(max(1, math.ceil(seconds)))
+        if refusal.code is Code.UNAUTHORIZED:
+            headers["WWW-Authenticate"] = "Bearer"
+        return PlainTextResponse(
+            _one_line(str(refusal)),
+            status_code=foreign_status(refusal.code),
+            headers={**headers, **_written(request, 0)},
+        )
+
+    async def _translate(self, request: HttpRequest) -> Translated:
+        version = version_named(request.headers.get("content-type"))
+        if version is None:
+            raise _not_read("content type", request.headers.get("content-type"), _MEDIA_TYPE)
+        coding = ", ".join(request.headers.getlist("content-encoding"))
+        if coding.strip().lower() != _CODING:
+            raise _not_read("content coding", coding or None, _CODING)
+        plain = await self._plain(request)
+        series_max = self._limits.batch.points_per_batch
+        if version is Version.TWO:
+            return translate_2(_parsed(Request(), plain, version), series_max=series_max)
+        return translate_1(_parsed(WriteRequest(), plain, version), series_max=series_max)
+
+    async def _plain(self, request: HttpRequest) -> bytes:
+        declared = request.headers.get("content-length", "")
+        most = self._limits.compressed_bytes_max
+        block = await read_body(
+            request.stream(),
+            coding=None,
+            declared_bytes=int(declared) if declared.isascii() and declared.isdigit() else None,
+            compressed_bytes_max=most,
+            plain_bytes_max=most,
+            timeout_seconds=self._limits.body_timeout_seconds,
+        )
+        try:
+            return inflate(block, self._limits.plain_bytes_max)
+        except TooLargeError as error:
+            raise RequestRefusedError(Code.TOO_LARGE, str(error)) from error
+        except BadBodyError as error:
+            raise RequestRefusedError(Code.BAD_REQUEST, str(error)) from error
+
+
+def _parsed(message: M, plain: bytes, version: Version) -> M:
+    """Fill a message from its bytes.
+
+    Raises:
+        RequestRefusedError: bad_request.
+    """
+    try:
+        message.ParseFromString(plain)
+    except (DecodeError, ValueError):  # ValueError: text that is no UTF-8
+        # From None, so that no trace quotes the body.
+        raise RequestRefusedError(
+            Code.BAD_REQUEST, f"body is no readable {version.value}: check its encoding"
+        ) from None
+    if plain and not message.ListFields():
+        # Either message, read as the other, is empty: none of its fields has a number of the other.
+        raise RequestRefusedError(
+            Code.BAD_REQUEST,
+            f"body has nothing of {version.value}: name its message in the content type's proto",
+        )
+    return message
+
+
+def _not_read(what: str, found: str | None, expected: str) -> RequestRefusedError:
+    shown = "none" if found is None else repr(found[:_HEADER_CHARS_SHOWN])
+    return RequestRefusedError(
+        Code.UNSUPPORTED_ENCODING, f"{what} {shown} is not read here: send {expected}"
+    )
+
+
+def _refused_text(taken: Taken) -> str:
+    sent = taken.accepted_points + taken.refused_points
+    reasons = "; ".join([*told(taken.refused), *taken.warnings])
+    return _one_line(f"{taken.refused_points} of {sent} points refused, others stored: {reasons}")
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _TEXT_CHARS_MAX else f"{line[: _TEXT_CHARS_MAX - 4]} ..."
+
+
+def _written(request: HttpRequest, samples: int) -> dict[str, str]:
+    """Return the headers that say to a sender of 2.0 what was written."""
+    if version_named(request.headers.get("content-type")) is not Version.TWO:
+        return {}
+    prefix = "X-Prometheus-Remote-Write"
+    return {
+        f"{prefix}-Samples-Written": str(samples),
+        f"{prefix}-Histograms-Written": "0",
+        f"{prefix}-Exemplars-Written": "0",
+    }
