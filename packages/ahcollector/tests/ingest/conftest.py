@@ -1,6 +1,8 @@
 """One ingest application with everything around it, all real but the hub and the bus."""
 
 import random
+import sys
+from pathlib import Path
 
 import httpx
 import pytest
@@ -22,6 +24,8 @@ from ahcollector.testing import FakeClock, FakeHub
 from ahwire import UUID7Generator
 from ahwire.agent_pb2 import MetricsAck, MetricsBatch, Point, Series
 from ahwire.codec import compress
+
+sys.path.insert(0, str(Path(__file__).parent))  # for remote_write_sender
 
 TOKEN = "canary-token-1f9c0a"
 
