@@ -103,12 +103,15 @@ class Taken:
         refused: All that is not stored through a fault of what was sent: first what could not be
             translated, then what the judgement refused, one entry for each series and code.
         passed_over: What was left out without a fault of the sender's.
+        series_refused: Places in the batch of the series of which the judgement refused points,
+            for protocols that count something larger than our points.
         warnings: Sentences for the sender's log.
     """
 
     accepted_points: int
     refused: tuple[Refused, ...]
     passed_over: tuple[Refused, ...]
+    series_refused: frozenset[int]
     warnings: tuple[str, ...]
 
     @property
@@ -172,6 +175,7 @@ class ForeignDoor:
             accepted_points=outcome.ack.accepted_points,
             refused=(*translated.refused, *_judged(translated.batch, outcome.ack)),
             passed_over=translated.passed_over,
+            series_refused=frozenset(one.index for one in outcome.ack.rejected),
             warnings=tuple(outcome.ack.warnings),
         )
 
