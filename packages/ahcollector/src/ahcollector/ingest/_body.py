@@ -69,7 +69,7 @@ def _too_large(message: str) -> RequestRefusedError:
     return RequestRefusedError(Code.TOO_LARGE, message)
 
 
-def parse(body: bytes, message: type[M], form: Format) -> M:
+def parse(body: bytes, message: type[M], form: Format, *, depth_max: int = _JSON_DEPTH_MAX) -> M:
     """Read a message.
 
     What was wrong is not quoted: parsers quote values, and a value may be a license.
@@ -83,7 +83,7 @@ def parse(body: bytes, message: type[M], form: Format) -> M:
             if not body.lstrip(b" \t\r\n").startswith(b"{"):
                 raise ValueError("no JSON object")  # the parser takes an empty list for one
             json_format.Parse(
-                body, parsed, ignore_unknown_fields=True, max_recursion_depth=_JSON_DEPTH_MAX
+                body, parsed, ignore_unknown_fields=True, max_recursion_depth=depth_max
             )
         else:
             parsed.ParseFromString(body)

@@ -10,6 +10,7 @@ route                                  does
 ``POST /agent/v1/credentials/renew``   gives a new token
 ``POST /agent/v1/inventory``           passes an inventory on
 ``POST /api/v1/write``                 takes Prometheus remote write, 1.0 and 2.0
+``POST /v1/metrics``                   takes metrics of OpenTelemetry, OTLP/HTTP
 ``GET /healthz``, ``GET /readyz``      the process lives; each dependency can be used
 =====================================  =======================================================
 """
@@ -45,6 +46,7 @@ from ahcollector.ingest._headers import (
     client_ip,
     etag_matches,
 )
+from ahcollector.ingest._otlp import OtlpDoor
 from ahcollector.ingest._remote_write import RemoteWriteDoor
 from ahcollector.ingest._shell import Check, Handler, Probes, Shell, form_of
 from ahcollector.ingest.limits import IngestLimits
@@ -110,6 +112,7 @@ def ingest_app(
     intake = BatchIntake(bus=bus, budget=budget, clock=clock, limits=limits, metrics=metrics)
     foreign = ForeignDoor(gate=gate, intake=intake, limits=limits, metrics=metrics)
     remote_write = RemoteWriteDoor(door=foreign, limits=limits)
+    otlp = OtlpDoor(door=foreign, limits=limits, clock=clock)
     doors = _Doors(
         gate=gate,
         intake=intake,
@@ -139,6 +142,7 @@ def ingest_app(
                 shell.around(remote_write.write, remote_write.refuse),
                 methods=["POST"],
             ),
+            Route("/v1/metrics", shell.around(otlp.metrics, otlp.refuse), methods=["POST"]),
             Route("/healthz", probes.health, methods=["GET"]),
             Route("/readyz", probes.ready, methods=["GET"]),
         ],
