@@ -24,7 +24,10 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
+from types import MappingProxyType
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError
@@ -42,6 +45,7 @@ from ahcollector.ingest._foreign import (
     told,
 )
 from ahcollector.ingest._remote_write_bodies import translate_1, translate_2
+from ahcollector.ingest._remote_write_pieces import check_pieces
 from ahcollector.ingest._snappy import inflate
 from ahcollector.ingest.limits import IngestLimits
 from ahwire import BadBodyError, TooLargeError
@@ -60,6 +64,8 @@ _BAD_REQUEST = 400
 _TEXT_CHARS_MAX = 1000
 _HEADER_CHARS_SHOWN = 80
 
+_PIECES_BESIDE = 8
+
 M = TypeVar("M", WriteRequest, Request)
 
 
@@ -68,6 +74,14 @@ class Version(Enum):
 
     ONE = "prometheus.WriteRequest"
     TWO = "io.prometheus.write.v2.Request"
+
+
+_SERIES_FIELDS: Mapping[Version, int] = MappingProxyType(
+    {
+        Version.ONE: WriteRequest.TIMESERIES_FIELD_NUMBER,
+        Version.TWO: Request.TIMESERIES_FIELD_NUMBER,
+    }
+)
 
 
 def version_named(content_type: str | None) -> Version | None:
@@ -143,6 +157,7 @@ class RemoteWriteDoor:
         if coding.strip().lower() != _CODING:
             raise _not_read("content coding", coding or None, _CODING)
         plain = await self._plain(request)
+        self._check_pieces(plain, version)
         series_max = self._limits.batch.points_per_batch
         if version is Version.TWO:
             return translate_2(_parsed(Request(), plain, version), series_max=series_max)
@@ -159,12 +174,29 @@ class RemoteWriteDoor:
             plain_bytes_max=most,
             timeout_seconds=self._limits.body_timeout_seconds,
         )
-        try:
+        with _as_refusals():
             return inflate(block, self._limits.plain_bytes_max)
-        except TooLargeError as error:
-            raise RequestRefusedError(Code.TOO_LARGE, str(error)) from error
-        except BadBodyError as error:
-            raise RequestRefusedError(Code.BAD_REQUEST, str(error)) from error
+
+    def _check_pieces(self, plain: bytes, version: Version) -> None:
+        batch = self._limits.batch
+        # A series, its labels with its name, and a sample or metadata or symbols beside them.
+        each = 1 + batch.labels_per_series + 1 + _PIECES_BESIDE
+        with _as_refusals():
+            check_pieces(
+                plain,
+                series_field=_SERIES_FIELDS[version],
+                pieces_max=each * batch.points_per_batch,
+            )
+
+
+@contextmanager
+def _as_refusals() -> Iterator[None]:
+    try:
+        yield
+    except TooLargeError as error:
+        raise RequestRefusedError(Code.TOO_LARGE, str(error)) from error
+    except BadBodyError as error:
+        raise RequestRefusedError(Code.BAD_REQUEST, str(error)) from error
 
 
 def _parsed(message: M, plain: bytes, version: Version) -> M:
