@@ -15,9 +15,11 @@ from testkit.install import Installer, Program
 from testkit.nats import NatsServer
 from testkit.ports import free_port
 from testkit.postgres import PostgresServer
+from testkit.prometheus import PrometheusServer
 from testkit.rabbitmq import RabbitmqServer
 from testkit.redis import RedisServer
 from testkit.victoria_metrics import VictoriaMetricsServer
+from testkit.vmagent import VmagentServer
 
 __all__ = [
     "SERVICES",
@@ -27,12 +29,14 @@ __all__ = [
     "NatsServer",
     "PostgresServer",
     "Program",
+    "PrometheusServer",
     "RabbitmqServer",
     "RedisServer",
     "Service",
     "StartError",
     "TestkitError",
     "VictoriaMetricsServer",
+    "VmagentServer",
     "free_port",
     "wait_until",
 ]
@@ -43,5 +47,7 @@ SERVICES: tuple[type[Service], ...] = (
     PostgresServer,
     NatsServer,
     VictoriaMetricsServer,
+    PrometheusServer,
+    VmagentServer,
 )
 """Every service there is."""

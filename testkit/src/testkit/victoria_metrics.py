@@ -1,15 +1,13 @@
 """A private single-node VictoriaMetrics."""
 
-import http.client
 from collections.abc import Sequence
 from typing import ClassVar
 
+from testkit._http import get
 from testkit.base import Service
 from testkit.install import Program
 
 __all__ = ["VictoriaMetricsServer"]
-
-_TIMEOUT_SECONDS = 10.0
 
 
 class VictoriaMetricsServer(Service):
@@ -68,15 +66,4 @@ class VictoriaMetricsServer(Service):
         return self._get("/health") == b"OK"
 
     def _get(self, path: str) -> bytes:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=_TIMEOUT_SECONDS)
-        try:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            body = response.read()
-        except http.client.HTTPException as error:
-            raise ConnectionError(f"{self.url}{path}: {error!r}") from error
-        finally:
-            connection.close()
-        if response.status >= http.client.BAD_REQUEST:
-            raise ConnectionError(f"{self.url}{path} answered {response.status}: {body[:200]!r}")
-        return body
+        return get(self.host, self.port, path)
