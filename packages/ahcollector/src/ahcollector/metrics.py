@@ -59,6 +59,21 @@ INGEST_POINTS = _counter("ahc_ingest_points_total", "Points accepted and put on 
 INGEST_DROPPED_POINTS = _counter(
     "ahc_ingest_dropped_points_total", "Points refused, by the code told to the agent.", "code"
 )
+INGEST_SERIES_KNOWN = _gauge(
+    "ahc_ingest_series_known", "Series that the budget of new series remembers, of all agents."
+)
+INGEST_SERIES_BEGUN = _counter(
+    "ahc_ingest_series_begun_total", "Series that agents began within their budgets."
+)
+INGEST_SERIES_REFUSED = _counter(
+    "ahc_ingest_series_refused_total", "Series refused in a batch: over the agent's budget."
+)
+INGEST_BUDGET_FAILURES = _counter(
+    "ahc_ingest_budget_failures_total",
+    "The store of known series gave no answer, by call: load, take or forget; or damaged (what it "
+    "had could not be read), or forgotten (an agent went from memory before the store was told).",
+    "call",
+)
 INGEST_ENROLL = _counter("ahc_ingest_enroll_total", "Enrolments by result.", "result")
 INGEST_BUS_DEPTH = _gauge("ahc_ingest_bus_depth", "Batches on the bus, all shards.")
 REGISTRY_LOOKUPS = _counter(
@@ -67,6 +82,19 @@ REGISTRY_LOOKUPS = _counter(
     "result",
 )
 REGISTRY_AGENTS = _gauge("ahc_registry_agents", "Agents that are active in the registry.")
+REGISTRY_PUT_FAILURES = _counter(
+    "ahc_registry_put_failures_total",
+    "Answers of the hub to a look-up that the registry or presence did not take.",
+)
+REGISTRY_ORPHANS = _gauge(
+    "ahc_registry_orphans", "Agents that the hub did not list at the last full sync."
+)
+REGISTRY_ORPHANS_REMOVED = _counter(
+    "ahc_registry_orphans_removed_total", "Agents removed because the hub lists them no more."
+)
+LAST_FULL_SYNC = _gauge(
+    "ahc_last_full_sync_timestamp_seconds", "When all agents of the hub were last read."
+)
 LAST_SYNC = _gauge(
     "ahc_last_sync_timestamp_seconds", "When the registry last followed the hub to the end."
 )
@@ -108,10 +136,18 @@ ALL_METRICS: tuple[Metric, ...] = (
     INGEST_REQUESTS,
     INGEST_POINTS,
     INGEST_DROPPED_POINTS,
+    INGEST_SERIES_KNOWN,
+    INGEST_SERIES_BEGUN,
+    INGEST_SERIES_REFUSED,
+    INGEST_BUDGET_FAILURES,
     INGEST_ENROLL,
     INGEST_BUS_DEPTH,
     REGISTRY_LOOKUPS,
     REGISTRY_AGENTS,
+    REGISTRY_PUT_FAILURES,
+    REGISTRY_ORPHANS,
+    REGISTRY_ORPHANS_REMOVED,
+    LAST_FULL_SYNC,
     LAST_SYNC,
     BUS_DEPTH,
     BUS_DEAD_LETTER,

@@ -8,10 +8,14 @@ The law of versions, which every implementation keeps (`admits` below):
 - Version 0 (an enrolment whose hub gave no version) applies, but the newest version seen stays
   remembered, and it never revives a revoked agent.
 - A revoked agent comes back only with a version above the one it was revoked at.
+
+A hash leads to one agent: the one whose record named it last. A revoked agent takes no hash that
+leads to another one, so that nobody's revocation stops somebody else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from enum import Enum
 from typing import Protocol
@@ -24,9 +28,12 @@ from ahwire.hub import AgentState
 
 __all__ = [
     "AgentEntry",
+    "Change",
+    "ChangeFeed",
     "Put",
     "Registry",
     "RegistryCounts",
+    "ScanPage",
     "TokenEntry",
     "Verdict",
     "admits",
@@ -114,6 +121,32 @@ class RegistryCounts:
     revoked: int
 
 
+@attrs.frozen(kw_only=True)
+class ScanPage:
+    """A page of a walk through all agents.
+
+    Attributes:
+        entries: Agents, revoked ones too; may be empty although more follows.
+        cursor: What to give for the next page; empty: this was the last one.
+    """
+
+    entries: tuple[AgentEntry, ...]
+    cursor: str
+
+
+@attrs.frozen(kw_only=True)
+class Change:
+    """What some process changed in a shared registry.
+
+    Attributes:
+        agents: Ids of agents that are not what they were.
+        hashes: Token hashes that lead to somebody (else) now.
+    """
+
+    agents: frozenset[str]
+    hashes: frozenset[str]
+
+
 def ref_of(record: AgentRecord) -> AgentRef:
     """Return the identity in a record."""
     return AgentRef(
@@ -192,12 +225,30 @@ class Registry(Protocol):
         """Return a server's agents, revoked ones too, ordered by agent id."""
         ...
 
+    async def scan(
+        self, *, cursor: str = "", company_id: str | None = None, limit: int = 500
+    ) -> ScanPage:
+        """Return a page of all agents, or of one company's, in no particular order.
+
+        Who is there from the first page to the last is in one of them, and may be in two; who comes
+        or goes meanwhile may be in one or not. A page holds about `limit` entries.
+        """
+        ...
+
+    async def delete_agent(self, agent_id: str, *, newest_version: int) -> AgentRef | None:
+        """Forget one agent, unless a newer version of it came; None: nothing was forgotten."""
+        ...
+
     async def delete_server(self, company_id: str, server_id: str) -> tuple[AgentRef, ...]:
         """Forget a server's agents, tombstones too, and return whom."""
         ...
 
     async def delete_company(self, company_id: str) -> tuple[AgentRef, ...]:
-        """Forget a company's agents, tombstones too, and return whom."""
+        """Forget a company's agents, tombstones too, and return whom.
+
+        Many agents may take several steps; a call that raised has forgotten some, and the next one
+        goes on.
+        """
         ...
 
     async def count(self) -> RegistryCounts:
@@ -218,4 +269,34 @@ class Registry(Protocol):
 
     async def set_cursor(self, cursor: str) -> None:
         """Remember where following the hub goes on."""
+        ...
+
+    async def begin_full_sync(
+        self, *, now: float, interval_seconds: float, claim_seconds: float
+    ) -> bool:
+        """Return whether the caller is to read all agents of the hub now.
+
+        True when the last such reading ended `interval_seconds` ago or longer, and nobody else
+        began one within `claim_seconds`; of several processes that ask, one gets it. Instants in
+        the future, left by a clock that was wrong, hold nobody back.
+        """
+        ...
+
+    async def end_full_sync(self, *, now: float) -> None:
+        """Remember that all agents of the hub were read at `now` (Unix seconds)."""
+        ...
+
+
+class ChangeFeed(Protocol):
+    """Tells of what other processes change in a shared registry."""
+
+    async def changes(
+        self, *, changed: Callable[[Change], None], doubt: Callable[[], None]
+    ) -> None:
+        """Call `changed` with each change, this process's own too, until cancelled.
+
+        `doubt` is called whenever changes may have been missed: at the beginning, and each time the
+        connection is back. It is called after new changes are heard again, so that what is read
+        afterwards is covered by them.
+        """
         ...

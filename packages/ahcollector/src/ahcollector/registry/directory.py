@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Protocol
 
 from ahcollector.clock import AsyncClock
@@ -56,6 +56,10 @@ class NegativeCache:
     def forget(self, token_hash: str) -> None:
         """Let the next look-up of the hash go to the hub."""
         self._until.pop(token_hash, None)
+
+    def clear(self) -> None:
+        """Let the next look-up of every hash go to the hub."""
+        self._until.clear()
 
 
 class Follower(Protocol):
@@ -141,12 +145,40 @@ class Directory:
         return entry
 
     async def delete_server(self, company_id: str, server_id: str) -> tuple[AgentRef, ...]:
-        """Forget a server's agents and return whom."""
+        """Forget a server's agents and return whom; may be repeated, as `delete_company`."""
+        for entry in await self._registry.by_server(company_id, server_id):
+            await self._gone(entry.agent, self._clock.time())
         return await self._all_gone(await self._registry.delete_server(company_id, server_id))
 
     async def delete_company(self, company_id: str) -> tuple[AgentRef, ...]:
-        """Forget a company's agents and return whom."""
+        """Forget a company's agents and return whom.
+
+        Presence ends its watch first: when this call does not end, everybody it has not yet
+        forgotten is still in the registry, and repeating it leaves nobody watched for ever.
+        """
+        async for entry in self._everybody(company_id):
+            await self._gone(entry.agent, self._clock.time())
+        # And once more: some may have been heard in between.
         return await self._all_gone(await self._registry.delete_company(company_id))
+
+    async def delete_orphan(self, orphan: AgentEntry) -> bool:
+        """Forget an agent that the hub lists no more; False when it changed meanwhile, and stays.
+
+        It is unknown then, not revoked: should the hub have been wrong, its token is looked up
+        there when it is used again.
+        """
+        agent, now = orphan.agent, self._clock.time()
+        await self._presence.remove(agent.agent_id, now, REASON_REMOVED)
+        gone = await self._registry.delete_agent(
+            agent.agent_id, newest_version=orphan.newest_version
+        )
+        if gone is not None:
+            await self._gone(gone, now)
+            return True
+        known = await self._registry.get(agent.agent_id)
+        if known is not None and known.record.state is AgentState.ACTIVE:
+            await self._presence.ensure(known.agent, now, self._interval_seconds)
+        return False
 
     async def ensure_all(self, agents: Iterable[AgentRef]) -> None:
         """Make sure that presence watches these agents.
@@ -157,6 +189,27 @@ class Directory:
         now = self._clock.time()
         for agent in agents:
             await self._presence.ensure(agent, now, self._interval_seconds)
+
+    async def ensure_known(self) -> int:
+        """Make sure that presence watches every active agent of the registry; return how many.
+
+        For the start of a process whose presence may have lost what the registry has.
+        """
+        count = 0
+        async for entry in self._everybody(None):
+            if entry.record.state is AgentState.ACTIVE:
+                await self._presence.ensure(entry.agent, self._clock.time(), self._interval_seconds)
+                count += 1
+        return count
+
+    async def _everybody(self, company_id: str | None) -> AsyncIterator[AgentEntry]:
+        cursor, more = "", True
+        while more:
+            page = await self._registry.scan(cursor=cursor, company_id=company_id)
+            for entry in page.entries:
+                yield entry
+            cursor = page.cursor
+            more = bool(cursor)
 
     async def _all_gone(self, agents: tuple[AgentRef, ...]) -> tuple[AgentRef, ...]:
         now = self._clock.time()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 
 import attrs
@@ -11,6 +12,7 @@ from ahcollector.registry.base import (
     AgentEntry,
     Put,
     RegistryCounts,
+    ScanPage,
     TokenEntry,
     admits,
     token_entries,
@@ -29,11 +31,17 @@ class RegistryImage:
         agents: Each agent's entry.
         tombstones: Hashes of revoked agents that their records do not name: hash to agent id.
         cursor: Where following the hub goes on.
+        full_sync_at: When all agents of the hub were last read, Unix seconds; None: never.
     """
 
     agents: tuple[AgentEntry, ...]
     tombstones: tuple[tuple[str, str], ...]
     cursor: str
+    full_sync_at: float | None = None
+
+
+def _within(since: float | None, now: float, seconds: float) -> bool:
+    return since is not None and since <= now < since + seconds
 
 
 class MemoryRegistry:
@@ -51,6 +59,9 @@ class MemoryRegistry:
         self._servers: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         self._companies: defaultdict[str, set[str]] = defaultdict(set)
         self._cursor = ""
+        self._full_sync_at: float | None = None
+        self._full_sync_began: float | None = None
+        self._walk: list[str] = []
 
     async def lookup(self, token_hash: str) -> TokenEntry | None:
         """Return what a token hash leads to."""
@@ -91,6 +102,31 @@ class MemoryRegistry:
         """Return a server's agents."""
         ids = self._servers.get((company_id, server_id), set())
         return tuple(self._agents[agent_id] for agent_id in sorted(ids))
+
+    async def scan(
+        self, *, cursor: str = "", company_id: str | None = None, limit: int = 500
+    ) -> ScanPage:
+        """Return a page of all agents, or of one company's, by agent id."""
+        if company_id is not None:
+            ids = sorted(self._companies.get(company_id, ()))
+        else:
+            # Sorted once a walk; who comes during it may be missing, as the protocol says.
+            if not cursor:
+                self._walk = sorted(self._agents)
+            ids = self._walk
+        start = bisect_right(ids, cursor)
+        page = ids[start : start + limit]
+        return ScanPage(
+            entries=tuple(self._agents[one] for one in page if one in self._agents),
+            cursor=page[-1] if start + limit < len(ids) else "",
+        )
+
+    async def delete_agent(self, agent_id: str, *, newest_version: int) -> AgentRef | None:
+        """Forget one agent, unless a newer version of it came."""
+        known = self._agents.get(agent_id)
+        if known is None or known.newest_version > newest_version:
+            return None
+        return self._forget({agent_id})[0]
 
     async def delete_server(self, company_id: str, server_id: str) -> tuple[AgentRef, ...]:
         """Forget a server's agents."""
@@ -138,6 +174,22 @@ class MemoryRegistry:
             self._cursor = cursor
             self.changes += 1
 
+    async def begin_full_sync(
+        self, *, now: float, interval_seconds: float, claim_seconds: float
+    ) -> bool:
+        """Return whether the caller is to read all agents of the hub now."""
+        if _within(self._full_sync_at, now, interval_seconds):
+            return False
+        if _within(self._full_sync_began, now, claim_seconds):
+            return False
+        self._full_sync_began = now
+        return True
+
+    async def end_full_sync(self, *, now: float) -> None:
+        """Remember when all agents of the hub were read."""
+        self._full_sync_at, self._full_sync_began = now, None
+        self.changes += 1
+
     def active_agents(self) -> tuple[AgentRef, ...]:
         """Return all agents that may send."""
         return tuple(
@@ -156,6 +208,7 @@ class MemoryRegistry:
                 if token_hash not in token_entries(self._agents[entry.agent.agent_id].record)
             ),
             cursor=self._cursor,
+            full_sync_at=self._full_sync_at,
         )
 
     def restore(self, image: RegistryImage) -> None:
@@ -167,6 +220,7 @@ class MemoryRegistry:
             if agent_id in self._agents and token_hash not in self._tokens:
                 self._point(token_hash, agent_id)
         self._cursor = image.cursor
+        self._full_sync_at = image.full_sync_at
 
     def _set(self, entry: AgentEntry, *, keep_hashes: bool) -> None:
         agent = entry.agent
@@ -185,10 +239,16 @@ class MemoryRegistry:
             else:
                 self._unpoint(token_hash)
         for token_hash, token in fresh.items():
+            if entry.revoked_at is not None and self._is_of_another(token_hash, agent.agent_id):
+                continue
             self._unpoint(token_hash)
             self._tokens[token_hash] = token
             self._hashes[agent.agent_id].add(token_hash)
         self.changes += 1
+
+    def _is_of_another(self, token_hash: str, agent_id: str) -> bool:
+        token = self._tokens.get(token_hash)
+        return token is not None and token.agent.agent_id != agent_id
 
     def _point(self, token_hash: str, agent_id: str) -> None:
         """Make a hash that no record names any more lead to its revoked agent."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from ahcollector._buckets import Buckets
+from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import (
     HubError,
@@ -13,9 +14,15 @@ from ahcollector.errors import (
     RegistryError,
 )
 from ahcollector.hub.base import Hub
-from ahcollector.metrics import REGISTRY_LOOKUPS, Metrics, NullMetrics
+from ahcollector.metrics import (
+    REGISTRY_LOOKUPS,
+    REGISTRY_PUT_FAILURES,
+    Metrics,
+    NullMetrics,
+)
 from ahcollector.registry._flight import SingleFlight
 from ahcollector.registry.base import Registry, TokenEntry, ref_of, token_entries
+from ahcollector.registry.cache import CachedRegistry
 from ahcollector.registry.directory import Directory, NegativeCache
 from ahwire import AgentRecord
 from ahwire.hub import AgentState
@@ -42,6 +49,11 @@ def entry_in(record: AgentRecord, token_hash: str) -> TokenEntry | None:
 class Resolver:
     """Looks tokens up: registry, negative cache, then the hub, limited and one call a hash.
 
+    A registry that gives no answer (Redis is down) says nothing about a token: then only the hub's
+    fresh word counts, what it did not know a while ago is not believed, and without the hub the
+    answer is `HubUnavailableError`, never "no such token". What a `CachedRegistry` remembers is
+    good to the end of its time and no longer, so that no outage makes a revoked token last.
+
     Args:
         registry: Asked first. When it gives no answer the hub is asked, and a metric says so.
         directory: Takes what the hub told.
@@ -49,7 +61,8 @@ class Resolver:
         negative: Shared with `directory`.
         clock: Time.
         lookups_per_second: How many questions the hub gets from this process, in bursts of as many.
-        metrics: Counts ``ahc_registry_lookups_total``.
+        metrics: Counts ``ahc_registry_lookups_total``, result ``cache`` for what a
+            `CachedRegistry` remembered, and ``ahc_registry_put_failures_total``.
     """
 
     def __init__(
@@ -64,6 +77,7 @@ class Resolver:
         metrics: Metrics | None = None,
     ) -> None:
         self._registry = registry
+        self._cache = registry if isinstance(registry, CachedRegistry) else None
         self._directory = directory
         self._hub = hub
         self._negative = negative
@@ -72,6 +86,9 @@ class Resolver:
         self._limiter: Buckets[str] = Buckets(entries_max=1)
         self._flights: SingleFlight[str, TokenEntry | None] = SingleFlight()
         self._metrics = metrics if metrics is not None else NullMetrics()
+        self._trouble = Trouble(
+            _log, "registry cannot be read, the hub is asked", "registry is read again"
+        )
 
     async def resolve(self, token_hash: str) -> TokenEntry | None:
         """Return what a token hash (64 lower hex) leads to; None: no such token, by the hub's word.
@@ -79,26 +96,35 @@ class Resolver:
         Raises:
             HubUnavailableError: Nobody can tell now. It says nothing about the token.
         """
-        entry = await self._read(token_hash)
+        if self._cache is not None:
+            entry = self._cache.cached(token_hash)
+            if entry is not None:
+                self._count("cache")
+                return entry
+        answered = True
+        try:
+            entry = await self._registry.lookup(token_hash)
+        except RegistryError as error:
+            self._count("error")
+            self._trouble.goes_on(self._clock.monotonic(), {"error": str(error)})
+            entry, answered = None, False
+        else:
+            self._trouble.is_over()
         if entry is not None:
             self._count("store")
             return entry
         if self._hub is None:
+            if not answered:
+                raise HubUnavailableError(
+                    "the registry gives no answer, and there is no hub to ask"
+                )
             self._count("miss")
             return None
-        if self._negative.holds(token_hash, now=self._clock.monotonic()):
+        if answered and self._negative.holds(token_hash, now=self._clock.monotonic()):
             self._count("negative")
             return None
         hub = self._hub
         return await self._flights.do(token_hash, lambda: self._ask(hub, token_hash))
-
-    async def _read(self, token_hash: str) -> TokenEntry | None:
-        try:
-            return await self._registry.lookup(token_hash)
-        except RegistryError as error:
-            self._count("error")
-            _log.warning("registry cannot be read, the hub is asked", extra={"error": str(error)})
-            return None
 
     async def _ask(self, hub: Hub, token_hash: str) -> TokenEntry | None:
         wait = self._limiter.take(
@@ -110,6 +136,8 @@ class Resolver:
         if wait:
             self._count("limited")
             raise HubUnavailableError("look-ups at the hub are limited now: try again later")
+        read_at = self._clock.monotonic()
+        mark = 0 if self._cache is None else self._cache.mark()
         try:
             record = await hub.agent_by_token_hash(token_hash)
         except HubError as error:
@@ -132,20 +160,28 @@ class Resolver:
                 f"the hub answered with agent {record.agent_id}, which has not the token asked for"
             )
         self._count("hub")
-        return await self._take(record, entry, token_hash)
+        if self._cache is not None and self._cache.is_current(token_hash, entry, mark=mark):
+            return await self._take(record, entry, token_hash, read_at)
+        return await self._take(record, entry, token_hash, None)
 
     async def _take(
-        self, record: AgentRecord, entry: TokenEntry, token_hash: str
+        self, record: AgentRecord, entry: TokenEntry, token_hash: str, read_at: float | None
     ) -> TokenEntry | None:
-        """Keep what the hub told, and return what holds now; a failure to keep it is only noted."""
+        """Keep what the hub told, and return what holds now; a failure to keep it is only noted.
+
+        `read_at` is when the hub was asked, None when that is in doubt or nothing is cached.
+        """
         try:
             put = await self._directory.put(record)
             known = await self._registry.lookup(token_hash)
         except (RegistryError, PresenceError) as error:
+            self._metrics.inc(REGISTRY_PUT_FAILURES)
             _log.warning(
                 "what the hub told could not be kept; it is used all the same",
                 extra={"agent_id": record.agent_id, "error": str(error)},
             )
+            if isinstance(error, RegistryError) and read_at is not None:
+                self._remember(token_hash, entry, read_at)
             return entry
         if known is not None:
             return known
@@ -155,6 +191,15 @@ class Resolver:
                 f"agent {record.agent_id} changed during the look-up: try again"
             )
         return entry
+
+    def _remember(self, token_hash: str, entry: TokenEntry, read_at: float) -> None:
+        """Keep the hub's word at this node, so that an outage of the registry costs one question.
+
+        The put that just failed has made the cache forget this agent, so its mark is taken now. No
+        other node's change can have been missed by that: they come through the registry.
+        """
+        if self._cache is not None:
+            self._cache.remember(token_hash, entry, read_at=read_at, mark=self._cache.mark())
 
     def _count(self, result: str) -> None:
         self._metrics.inc(REGISTRY_LOOKUPS, result=result)

@@ -5,18 +5,26 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import OrderedDict
+from typing import Protocol
 
 import anyio
 import attrs
 
+from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock
-from ahcollector.errors import HubError
+from ahcollector.errors import HubError, RegistryError
 from ahcollector.hub.base import Hub
 from ahcollector.registry._flight import SingleFlight
 from ahwire.agent_pb2 import AgentConfig
 from ahwire.hub import AgentSettings, CompanySettings
 
-__all__ = ["CompanyConfig", "CompanySettingsCache", "agent_config"]
+__all__ = [
+    "CompanyConfig",
+    "CompanySettingsCache",
+    "CompanySettingsStore",
+    "KeptSettings",
+    "agent_config",
+]
 
 _log = logging.getLogger("ahcollector.registry")
 
@@ -47,17 +55,47 @@ def _company_config(settings: CompanySettings | None) -> CompanyConfig:
 
 
 @attrs.frozen(kw_only=True)
+class KeptSettings:
+    """The hub's word of a company, as it outlives a process.
+
+    Attributes:
+        settings: What the hub said.
+        etag: The hub's etag of it; None when it gave none.
+    """
+
+    settings: CompanySettings
+    etag: str | None
+
+
+class CompanySettingsStore(Protocol):
+    """Keeps the hub's last word of each company for other processes, and for the next start.
+
+    Both methods may raise `RegistryError`, and both may be repeated.
+    """
+
+    async def load(self, company_id: str) -> KeptSettings | None:
+        """Return what was kept last; None when there is nothing, or nothing readable."""
+        ...
+
+    async def save(self, company_id: str, kept: KeptSettings) -> None:
+        """Keep what the hub said last, in the place of what was kept before."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
 class _Known:
     company: CompanyConfig
-    hub_etag: str | None
-    read_at: float
+    hub_etag: str | None = None
+    read_at: float = float("-inf")
+    saved_at: float | None = None
 
 
 class CompanySettingsCache:
     """Settings of the companies whose agents are heard here.
 
     `current` answers at once with what is known, or with the default; `run` reads what is missing
-    and what is old. When the hub is down the last word stays.
+    and what is old. When the hub is down the last word stays; with a store, also the last word that
+    another process had, or that was there before a restart.
 
     Args:
         hub: Asked; None: everybody has the default.
@@ -65,6 +103,9 @@ class CompanySettingsCache:
         refresh_seconds: How old an answer may become.
         companies_max: How many companies are remembered; the ones asked for least lately go.
         wait_seconds: How long `get` waits for the first answer.
+        store: Where the last word outlives this process; None: nowhere.
+        save_again_seconds: A word that stays the same is kept again so often, because a store may
+            drop what nobody keeps any more.
     """
 
     def __init__(
@@ -75,12 +116,19 @@ class CompanySettingsCache:
         refresh_seconds: float = 60.0,
         companies_max: int = 10_000,
         wait_seconds: float = 2.0,
+        store: CompanySettingsStore | None = None,
+        save_again_seconds: float = 86_400.0,
     ) -> None:
         self._hub = hub
         self._clock = clock
         self._refresh_seconds = refresh_seconds
         self._companies_max = companies_max
         self._wait_seconds = wait_seconds
+        self._store = store
+        self._save_again_seconds = save_again_seconds
+        self._trouble = Trouble(
+            _log, "company settings cannot be shared", "company settings are shared again"
+        )
         self._default = _company_config(None)
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._flights: SingleFlight[str, None] = SingleFlight()
@@ -89,9 +137,7 @@ class CompanySettingsCache:
         """Return what is known now, without waiting."""
         known = self._known.get(company_id)
         if known is None:
-            known = self._remember(
-                company_id, _Known(company=self._default, hub_etag=None, read_at=float("-inf"))
-            )
+            known = self._remember(company_id, _Known(company=self._default))
         else:
             self._known.move_to_end(company_id)
         return known.company
@@ -132,6 +178,8 @@ class CompanySettingsCache:
         known = self._known.get(company_id)
         if known is None:
             return
+        if known.company.settings is None and self._store is not None:
+            known = await self._recall(self._store, company_id, known)
         now = self._clock.monotonic()
         try:
             reply = await self._hub.settings(company_id, etag=known.hub_etag)
@@ -143,8 +191,43 @@ class CompanySettingsCache:
                 extra={"company_id": company_id, "error": str(error)},
             )
             return
+        is_new = reply.settings is not None and reply.settings != known.company.settings
         company = known.company if reply.settings is None else _company_config(reply.settings)
-        self._remember(company_id, _Known(company=company, hub_etag=reply.etag, read_at=now))
+        known = attrs.evolve(known, company=company, hub_etag=reply.etag, read_at=now)
+        self._remember(company_id, known)
+        if self._store is not None and (is_new or self._is_to_be_saved(known, now)):
+            await self._save(self._store, company_id, known, now)
+
+    def _is_to_be_saved(self, known: _Known, now: float) -> bool:
+        return known.saved_at is None or now - known.saved_at >= self._save_again_seconds
+
+    async def _recall(self, store: CompanySettingsStore, company_id: str, known: _Known) -> _Known:
+        """Remember what the store has, so that it holds while the hub is waited for."""
+        try:
+            kept = await store.load(company_id)
+        except RegistryError as error:
+            self._trouble.goes_on(self._clock.monotonic(), {"error": str(error)})
+            return known
+        if kept is None:
+            return known
+        known = attrs.evolve(known, company=_company_config(kept.settings), hub_etag=kept.etag)
+        self._remember(company_id, known)
+        return known
+
+    async def _save(
+        self, store: CompanySettingsStore, company_id: str, known: _Known, now: float
+    ) -> None:
+        if known.company.settings is None:
+            return
+        try:
+            await store.save(
+                company_id, KeptSettings(settings=known.company.settings, etag=known.hub_etag)
+            )
+        except RegistryError as error:
+            self._trouble.goes_on(now, {"error": str(error)})
+        else:
+            self._trouble.is_over()
+            self._remember(company_id, attrs.evolve(known, saved_at=now))
 
     def _remember(self, company_id: str, known: _Known) -> _Known:
         self._known[company_id] = known

@@ -1,12 +1,13 @@
 """The memory registry on disk, so that one machine restarts without asking about everyone.
 
 The file holds sealed lines (see `ahcollector._sealed`). The first is
-``{"kind": "head", "format": "ah-registry", "version": 1, "cursor": …, "lines": …}``, where
-``lines`` is the number of lines behind it (files of older programs do not tell it). Then there is
-one line an agent, ``{"kind": "agent", "record": …, "newest_version": …, "revoked_at": …}``: the
-AgentRecord, the newest version ever seen, and when it was revoked (Unix seconds or null); and one
-line for each hash of a revoked agent that its record does not name, ``{"kind": "tombstone", "hash":
-…, "agent_id": …}``. The file holds token hashes, no tokens; its mode is 0600.
+``{"kind": "head", "format": "ah-registry", "version": 1, "cursor": …, "lines": …,
+"full_sync_at": …}``, where ``lines`` is the number of lines behind it and ``full_sync_at`` when all
+agents of the hub were last read, Unix seconds or null (files of older programs tell neither). Then
+there is one line an agent, ``{"kind": "agent", "record": …, "newest_version": …, "revoked_at":
+…}``: the AgentRecord, the newest version ever seen, and when it was revoked (Unix seconds or null);
+and one line for each hash of a revoked agent that its record does not name, ``{"kind": "tombstone",
+"hash": …, "agent_id": …}``. The file holds token hashes, no tokens; its mode is 0600.
 
 It is replaced as a whole, so a reader finds the old or the new state, never half of one. Lines that
 cannot be read are left out, kept aside in ``<name>.damaged`` and counted; the cursor then counts as
@@ -53,6 +54,7 @@ def encode(image: RegistryImage) -> list[bytes]:
         "version": _VERSION,
         "cursor": image.cursor,
         "lines": len(image.agents) + len(image.tombstones),
+        "full_sync_at": image.full_sync_at,
     }
     agents = [
         {
@@ -80,12 +82,14 @@ def decode(data: bytes) -> tuple[RegistryImage, tuple[bytes, ...]]:
     damaged = list(lines.damaged)
     cursor: str | None = None
     told: int | None = None
+    full_sync_at: float | None = None
     agents: list[AgentEntry] = []
     tombstones: list[tuple[str, str]] = []
     for line in lines.records:
         try:
             if line["kind"] == "head":
                 cursor, told = _cursor(line), line.get("lines")
+                full_sync_at = _instant(line.get("full_sync_at"))
             elif line["kind"] == "agent":
                 agents.append(_agent(line))
             else:
@@ -100,6 +104,7 @@ def decode(data: bytes) -> tuple[RegistryImage, tuple[bytes, ...]]:
         agents=tuple(agents),
         tombstones=tuple(tombstones),
         cursor="" if damaged or cursor is None else cursor,
+        full_sync_at=full_sync_at,
     )
     return image, tuple(damaged)
 
@@ -115,12 +120,15 @@ def _cursor(line: Mapping[str, Any]) -> str:
 
 
 def _agent(line: Mapping[str, Any]) -> AgentEntry:
-    revoked_at = line["revoked_at"]
     return AgentEntry(
         record=AgentRecord.from_json(json.dumps(line["record"]).encode()),
         newest_version=int(line["newest_version"]),
-        revoked_at=None if revoked_at is None else float(revoked_at),
+        revoked_at=_instant(line["revoked_at"]),
     )
+
+
+def _instant(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 @attrs.frozen(kw_only=True)

@@ -197,3 +197,181 @@ class RegistryContract:
         assert await registry.cursor() == ""
         await registry.set_cursor("c:17")
         assert await registry.cursor() == "c:17"
+
+    async def test_the_same_ids_in_another_place_are_another_place(self) -> None:
+        """Ids may hold colons, dots and each other; no two pairs of them share anything."""
+        registry = await self.new()
+        places = [
+            ("a:b", "c"),
+            ("a", "b:c"),
+            ("a", "b.c"),
+            ("a.b", "c"),
+            ("a:", "b:c"),
+            ("a::b", "c"),
+            ("a", "b"),
+            ("A", "b"),
+        ]
+        for number, (company_id, server_id) in enumerate(places):
+            record = _record(
+                f"x:{number}", word=f"w{number}", company_id=company_id, server_id=server_id
+            )
+            await registry.put(record, now=_NOW)
+        for number, place in enumerate(places):
+            listed = await registry.by_server(*place)
+            assert [entry.record.agent_id for entry in listed] == [f"x:{number}"]
+        assert [one.agent_id for one in await registry.delete_server("a", "b:c")] == ["x:1"]
+        assert [one.agent_id for one in await registry.delete_company("a:b")] == ["x:0"]
+        assert await registry.delete_server("a", "") == ()
+        assert (await registry.count()).active == len(places) - 2
+
+    async def test_what_was_put_comes_back_whole(self) -> None:
+        """Every field, with microseconds and versions up to the largest."""
+        registry = await self.new()
+        record = attrs.evolve(
+            _record(version=2**63 - 2),
+            expires_at=_MOMENT + timedelta(microseconds=1),
+            prev_token_hash=_hash("old"),
+            prev_token_expires_at=_MOMENT + timedelta(microseconds=999_999),
+        )
+        await registry.put(record, now=_NOW)
+        entry = await registry.get("a1")
+        assert entry is not None
+        assert entry.record == record
+        assert entry.newest_version == 2**63 - 2
+        assert not (await registry.put(attrs.evolve(record, version=2**63 - 3), now=_NOW)).applied
+        assert (await registry.put(attrs.evolve(record, version=2**63 - 1), now=_NOW)).applied
+
+    async def test_a_put_may_be_repeated(self) -> None:
+        """After a lost reply the same call is made again, and everything is as after one."""
+        registry = await self.new()
+        record = attrs.evolve(_record(version=4), prev_token_hash=_hash("old"))
+        first = await registry.put(record, now=_NOW)
+        again = await registry.put(record, now=_NOW + 1)
+        assert again.applied
+        assert again.before == again.after == first.after
+        revoked = attrs.evolve(record, version=5, state=AgentState.REVOKED)
+        first = await registry.put(revoked, now=_NOW + 2)
+        again = await registry.put(revoked, now=_NOW + 3)
+        assert again.after == first.after
+        assert again.after.revoked_at == _NOW + 2
+
+    async def test_a_hash_leads_to_the_last_agent_that_named_it(self) -> None:
+        """What happens to the other one afterwards does not touch it."""
+        registry = await self.new()
+        await registry.put(_record("a1", word="t"), now=_NOW)
+        await registry.put(_record("a2", word="t", company_id="globex"), now=_NOW)
+        await registry.revoke("a1", now=_NOW)
+        entry = await registry.lookup(_hash("t"))
+        assert entry is not None
+        assert entry.agent.agent_id == "a2"
+        assert entry.verdict(_MOMENT) is Verdict.VALID
+        await registry.delete_company("acme")
+        assert await _verdict(registry, "t") is Verdict.VALID
+        gone = _record("a3", word="t", state=AgentState.REVOKED)
+        await registry.put(gone, now=_NOW)
+        assert await _verdict(registry, "t") is Verdict.VALID
+
+    async def test_a_walk_meets_everybody(self) -> None:
+        """In pages, of all companies or of one, revoked agents too; an empty registry ends it."""
+        registry = await self.new()
+        assert await _walk(registry) == []
+        for number in range(25):
+            company_id = "acme" if number % 5 else "globex"
+            await registry.put(
+                _record(f"a{number:02}", word=f"w{number}", company_id=company_id), now=_NOW
+            )
+        await registry.revoke("a03", now=_NOW)
+        assert set(await _walk(registry)) == {f"a{number:02}" for number in range(25)}
+        assert set(await _walk(registry, "globex")) == {"a00", "a05", "a10", "a15", "a20"}
+        assert await _walk(registry, "nobody") == []
+
+    async def test_one_agent_is_forgotten_unless_it_is_newer(self) -> None:
+        """Whoever looked before somebody wrote forgets nothing."""
+        registry = await self.new()
+        await registry.put(_record(version=3), now=_NOW)
+        assert await registry.delete_agent("a1", newest_version=2) is None
+        assert await _verdict(registry, "t1") is Verdict.VALID
+        gone = await registry.delete_agent("a1", newest_version=3)
+        assert gone is not None
+        assert (gone.agent_id, gone.company_id, gone.server_id) == ("a1", "acme", "s1")
+        assert await _verdict(registry, "t1") is None
+        assert await registry.by_server("acme", "s1") == ()
+        assert await registry.company_counts() == {}
+        assert await registry.delete_agent("a1", newest_version=3) is None
+        assert (await registry.put(_record(version=1), now=_NOW)).applied
+
+    async def test_a_large_company_is_forgotten_whole(self) -> None:
+        """However many steps it takes, tombstones too, and its neighbours stay."""
+        registry = await self.new()
+        for number in range(450):
+            await registry.put(
+                _record(f"a{number:03}", word=f"w{number}", server_id=f"s{number % 7}"), now=_NOW
+            )
+        await registry.put(_record("b", word="b", company_id="globex"), now=_NOW)
+        for number in range(0, 450, 9):
+            await registry.revoke(f"a{number:03}", now=_NOW)
+        assert await registry.company_counts() == {"acme": 400, "globex": 1}
+        gone = await registry.delete_company("acme")
+        assert [agent.agent_id for agent in gone] == [f"a{number:03}" for number in range(450)]
+        counts = await registry.count()
+        assert (counts.active, counts.pending, counts.revoked) == (1, 0, 0)
+        assert await _verdict(registry, "w0") is None
+        assert await _verdict(registry, "w1") is None
+        assert await registry.by_server("acme", "s1") == ()
+        assert await registry.sweep(revoked_before=_NOW + 1) == 0
+
+    async def test_many_tombstones_are_swept_in_one_call(self) -> None:
+        """All that are old enough, and none that is not."""
+        registry = await self.new()
+        for number in range(330):
+            await registry.put(_record(f"a{number:03}", word=f"w{number}"), now=_NOW)
+            await registry.revoke(f"a{number:03}", now=_NOW + number)
+        assert await registry.sweep(revoked_before=_NOW + 325) == 325
+        assert (await registry.count()).revoked == 5
+        assert await _verdict(registry, "w324") is None
+        assert await _verdict(registry, "w325") is Verdict.REVOKED
+
+    async def test_counts_follow_every_change(self) -> None:
+        """By state and by company, through changes of state and place."""
+        registry = await self.new()
+        await registry.put(_record(version=1, state=AgentState.PENDING), now=_NOW)
+        assert await registry.company_counts() == {}
+        await registry.put(_record(version=2), now=_NOW)
+        await registry.put(_record(version=2), now=_NOW)
+        counts = await registry.count()
+        assert (counts.active, counts.pending, counts.revoked) == (1, 0, 0)
+        await registry.put(_record(version=3, company_id="globex"), now=_NOW)
+        assert await registry.company_counts() == {"globex": 1}
+        await registry.revoke("a1", now=_NOW)
+        assert await registry.company_counts() == {}
+        counts = await registry.count()
+        assert (counts.active, counts.pending, counts.revoked) == (0, 0, 1)
+
+    async def test_one_full_sync_an_interval_begins(self) -> None:
+        """Another one only when the first did not end; a clock that was ahead holds nobody up."""
+        registry = await self.new()
+
+        async def begins(now: float) -> bool:
+            return await registry.begin_full_sync(
+                now=now, interval_seconds=1_000.0, claim_seconds=100.0
+            )
+
+        assert await begins(_NOW)
+        assert not await begins(_NOW + 99.5)
+        assert await begins(_NOW + 100)
+        await registry.end_full_sync(now=_NOW + 110)
+        assert not await begins(_NOW + 1_109.5)
+        assert await begins(_NOW + 1_110)
+        await registry.end_full_sync(now=_NOW + 9_999_999)
+        assert await begins(_NOW + 1_111)
+
+
+async def _walk(registry: Registry, company_id: str | None = None) -> list[str]:
+    found: list[str] = []
+    cursor, more = "", True
+    while more:
+        page = await registry.scan(cursor=cursor, company_id=company_id, limit=10)
+        found += [entry.record.agent_id for entry in page.entries]
+        cursor = page.cursor
+        more = bool(cursor)
+    return found

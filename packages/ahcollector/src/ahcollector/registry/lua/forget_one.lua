@@ -1,0 +1,9 @@
+-- ARGV: prefix, id, newest version it may have. Returns company and server, or false.
+local known = read(ARGV[2])
+if not known or newer(known.newest, ARGV[3]) then
+  return false
+end
+local words = {}
+forget(ARGV[2], words)
+tell(words)
+return {known.company_id, known.server_id}
