@@ -1,6 +1,4 @@
-"""Both forms of the memory presence keep the contract."""
-
-import itertools
+"""All forms of presence keep the contract."""
 
 import pytest
 
@@ -8,15 +6,14 @@ from ahcollector.presence import MemoryPresence
 from ahcollector.testing.contracts import PresenceContract
 
 
-def event_ids():
-    numbers = itertools.count(1)
-    return lambda: f"018bcfe5-6800-7000-8000-{next(numbers):012x}"
-
-
 @pytest.mark.anyio
 class TestMemoryPresence(PresenceContract):
+    @pytest.fixture(autouse=True)
+    def _ids(self, event_ids):
+        self.ids = event_ids
+
     async def new(self):
-        return MemoryPresence(event_ids=event_ids())
+        return MemoryPresence(event_ids=self.ids)
 
 
 @pytest.mark.anyio
@@ -24,9 +21,9 @@ class TestMemoryPresenceWithSnapshot(PresenceContract):
     durable = True
 
     @pytest.fixture(autouse=True)
-    def _path(self, tmp_path):
+    def _path(self, tmp_path, event_ids):
         self.path = tmp_path / "state" / "presence.jsonl"
-        self.ids = event_ids()
+        self.ids = event_ids
 
     async def new(self):
         return await MemoryPresence.open(self.path, event_ids=self.ids)
@@ -34,3 +31,20 @@ class TestMemoryPresenceWithSnapshot(PresenceContract):
     async def reopen(self, presence):
         del presence
         return await MemoryPresence.open(self.path, event_ids=self.ids)
+
+
+@pytest.mark.service
+@pytest.mark.anyio
+class TestRedisPresence(PresenceContract):
+    durable = True
+
+    @pytest.fixture(autouse=True)
+    def _presence(self, shared):
+        self.make = lambda: shared(name="collector-1")
+
+    async def new(self):
+        return self.make()
+
+    async def reopen(self, presence):
+        del presence
+        return self.make()

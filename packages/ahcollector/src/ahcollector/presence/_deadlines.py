@@ -32,7 +32,7 @@ class DeadlineQueue:
             heapq.heappush(self._queue, (state.due_ms, state.agent.agent_id))
 
     def pop(self, now_ms: int) -> AgentState | None:
-        """Return an up agent whose deadline is before now, None when there is none."""
+        """Return the up agent whose deadline is the longest past, None when none is before now."""
         while self._queue and self._queue[0][0] < now_ms:
             queued_ms, agent_id = heapq.heappop(self._queue)
             state = self._agents.get(agent_id)
@@ -41,7 +41,7 @@ class DeadlineQueue:
             state.queued_ms = None
             if state.down_since is not None:
                 continue
-            if state.due_ms < now_ms:
+            if state.due_ms <= queued_ms:
                 return state
             self.put(state)
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Iterable
 
 from ahcollector.presence.base import SeenAgent, SeenLease
 
@@ -44,9 +44,14 @@ class Contacts:
         """Forget leased contacts."""
         self._leases.pop(lease.lease_id, None)
 
-    def release(self, lease: SeenLease, known: Container[str]) -> None:
-        """Take leased contacts back, unless there are newer ones or the agent is not known."""
+    def release(self, lease: SeenLease, newest: Callable[[str], float | None]) -> None:
+        """Take leased contacts back behind those that came meanwhile.
+
+        What is told of them is the `newest` contact; None: the agent is gone, or is another one
+        that was not heard yet.
+        """
         held = self._leases.pop(lease.lease_id, None)
         for seen in held.seen if held is not None else ():
-            if seen.agent_id in known:
-                self._unreported.setdefault(seen.agent_id, seen.last_seen)
+            last_seen = newest(seen.agent_id)
+            if last_seen is not None:
+                self._unreported.setdefault(seen.agent_id, last_seen)

@@ -360,7 +360,11 @@ class MemoryPresence:
 
     async def release_seen(self, lease: SeenLease) -> None:
         """Take leased contacts back."""
-        self._contacts.release(lease, self._agents)
+        self._contacts.release(lease, self._last_seen)
+
+    def _last_seen(self, agent_id: str) -> float | None:
+        state = self._agents.get(agent_id)
+        return None if state is None else state.last_seen
 
     async def counts(self) -> PresenceCounts:
         """Count all agents."""

@@ -1,0 +1,180 @@
+-- Stands before every script that changes agents: the record of an agent and its arithmetic, which
+-- is that of `ahcollector.presence._state`, to the bit. KEYS[1] is the prefix of all keys. Instants
+-- and intervals are kept as the text they came in, because Lua would round what it writes itself.
+
+local P = KEYS[1]
+
+-- Whole milliseconds: nearest, and to the even one in the middle, as Python rounds.
+local function ms(seconds)
+  local value = seconds * 1000
+  local low = math.floor(value)
+  local rest = value - low
+  if rest > 0.5 or (rest == 0.5 and low % 2 == 1) then
+    return low + 1
+  end
+  return low
+end
+
+local function int(number)
+  return string.format('%.0f', number)
+end
+
+local function count(what)
+  return redis.call('HINCRBY', P .. 'n', what, 1)
+end
+
+local epoch
+
+-- The newest grace. `n` is its number, and the number in an agent's record says whether the grace
+-- was applied to it.
+local function grace()
+  if not epoch then
+    local f = redis.call('HMGET', P .. 'grace', 'n', 'now', 'ended', 'blind', 'max', 'down_min')
+    epoch = {
+      n = f[1] or '0', now = tonumber(f[2] or 0), ended = tonumber(f[3] or 0),
+      blind = tonumber(f[4] or 0), max = tonumber(f[5] or 0), down_min = tonumber(f[6] or 0),
+    }
+  end
+  return epoch
+end
+
+local function threshold(interval, down_min)
+  return math.max(3 * interval, down_min)
+end
+
+local function grace_until(e, interval)
+  return e.ended + math.max(2 * interval, e.blind + interval)
+end
+
+-- Until every agent had its turn, the newest grace is applied wherever a record is read. An agent
+-- that is up has all graces but the newest, because the next one waits for the walk to end; one
+-- that is down gets none, and has all of them when it comes up.
+local function pardon(s)
+  local e = grace()
+  local wait = threshold(s.interval, e.down_min)
+  local longest = math.max(2 * s.interval, e.max + s.interval)
+  local running = math.min(s.grace, ms(e.now + longest))
+  s.grace = math.max(running, ms(grace_until(e, s.interval)))
+  local seen = tonumber(s.seen)
+  local heard = seen and e.ended < seen and seen <= e.now
+  local counted = math.min(s.due, ms(e.now + wait))
+  s.due = math.max(counted, s.grace + (heard and 0 or ms(wait)))
+  s.n = e.n
+  s.pardoned = true
+end
+
+local function read(id)
+  local f = redis.call('HMGET', P .. 'a:' .. id,
+    'co', 'srv', 'interval', 'told', 'seen', 'due', 'grace', 'down', 'seq', 'n')
+  local s = {
+    id = id, known = f[1] and true or false, co = f[1], srv = f[2],
+    interval = tonumber(f[3] or 0), told = f[4], seen = f[5], due = tonumber(f[6] or 0),
+    grace = tonumber(f[7] or 0), down = f[8], seq = tonumber(f[9] or 0), n = f[10],
+  }
+  if s.known and not s.down and s.n ~= grace().n then
+    pardon(s)
+  end
+  return s
+end
+
+-- A record for an agent that is not known; the seq of one that was removed is still there.
+local function create(s, co, srv, interval)
+  s.known, s.co, s.srv, s.interval, s.told = true, co, srv, tonumber(interval), '0'
+  s.n = grace().n
+  redis.call('HSET', P .. 'a:' .. s.id, 'co', co, 'srv', srv, 'interval', interval, 'told', '0',
+    'due', '0', 'grace', '0', 'seq', int(s.seq), 'n', s.n)
+  redis.call('PERSIST', P .. 'a:' .. s.id)
+  redis.call('ZADD', P .. 'ids', 0, s.id)
+  redis.call('ZADD', P .. 'ids:' .. co, 0, s.id)
+  redis.call('SADD', P .. 'companies', co)
+end
+
+local function leave(id, co)
+  redis.call('ZREM', P .. 'ids:' .. co, id)
+  redis.call('ZREM', P .. 'up:' .. co, id)
+  redis.call('SREM', P .. 'down:' .. co, id)
+  if redis.call('EXISTS', P .. 'ids:' .. co) == 0 then
+    redis.call('SREM', P .. 'companies', co)
+  end
+end
+
+local function seen_ms(s)
+  return int(s.seen and ms(tonumber(s.seen)) or 0)
+end
+
+-- Note where a known agent is now. Returns whether anything changed.
+local function settle(s, co, srv)
+  if s.co == co and s.srv == srv then
+    return false
+  end
+  if s.co ~= co then
+    leave(s.id, s.co)
+    redis.call('ZADD', P .. 'ids:' .. co, 0, s.id)
+    redis.call('SADD', P .. 'companies', co)
+    if s.down then
+      redis.call('SADD', P .. 'down:' .. co, s.id)
+    else
+      redis.call('ZADD', P .. 'up:' .. co, seen_ms(s), s.id)
+    end
+  end
+  s.co, s.srv = co, srv
+  redis.call('HSET', P .. 'a:' .. s.id, 'co', co, 'srv', srv)
+  return true
+end
+
+-- Take the interval that an agent (told) or a setting names. Returns whether anything changed.
+local function pace(s, interval, told)
+  if interval == '' or not (told == '1' or s.told ~= '1') then
+    return false
+  end
+  local number = tonumber(interval)
+  if number == s.interval and told == s.told then
+    return false
+  end
+  s.interval, s.told = number, told
+  redis.call('HSET', P .. 'a:' .. s.id, 'interval', interval, 'told', told)
+  return true
+end
+
+local function keep_pardon(s)
+  if s.pardoned then
+    redis.call('HSET', P .. 'a:' .. s.id, 'due', int(s.due), 'grace', int(s.grace), 'n', s.n)
+    redis.call('ZADD', P .. 'due', int(s.due), s.id)
+    s.pardoned = false
+  end
+end
+
+-- Decide a transition: the intent stands when the agent has moved, for this script is one step.
+local function decide(s, kind, now, event_id, seen, reason)
+  s.seq = math.max(ms(tonumber(now)), s.seq + 1)
+  local intent = cjson.encode({
+    event_id, int(s.seq), kind, now, seen or '', s.down or '', reason, s.co, s.srv,
+  })
+  local held = redis.call('HGET', P .. 'tx', s.id)
+  if held then
+    held = string.sub(held, 1, -2) .. ',' .. intent .. ']'
+  else
+    held = '[' .. intent .. ']'
+    redis.call('ZADD', P .. 'tx:order', count('order'), s.id)
+  end
+  redis.call('HSET', P .. 'tx', s.id, held)
+  count('tx')
+  local key = P .. 'a:' .. s.id
+  if kind == 'down' then
+    s.down = now
+    redis.call('HSET', key, 'down', now, 'seq', int(s.seq))
+    redis.call('ZREM', P .. 'due', s.id)
+    redis.call('ZREM', P .. 'up', s.id)
+    redis.call('ZREM', P .. 'up:' .. s.co, s.id)
+    redis.call('SADD', P .. 'down', s.id)
+    redis.call('SADD', P .. 'down:' .. s.co, s.id)
+  else
+    s.down = false
+    s.n = grace().n
+    redis.call('HDEL', key, 'down')
+    redis.call('HSET', key, 'seq', int(s.seq), 'n', s.n)
+    redis.call('SREM', P .. 'down', s.id)
+    redis.call('SREM', P .. 'down:' .. s.co, s.id)
+  end
+  return intent
+end

@@ -1,0 +1,89 @@
+-- Note contacts. ARGV: the contacts as JSON, each [agent, company, server, now, interval or "",
+-- event id or ""]; down_min; the usual interval. Returns the places (from 0) of contacts whose agent
+-- is down and which brought no event id: of those nothing was noted.
+--
+-- Few agents change more than when they were heard, so all sorted sets are written at the end, one
+-- command each: a contact costs one read and one write of its own.
+
+local contacts = cjson.decode(ARGV[1])
+local down_min = tonumber(ARGV[2])
+local usual = ARGV[3]
+local waiting = {}
+local due, up, fresh = {}, {}, {}
+local up_by_company = {}
+
+local function flush()
+  if #due == 0 then
+    return
+  end
+  redis.call('ZADD', P .. 'due', unpack(due))
+  redis.call('ZADD', P .. 'up', unpack(up))
+  for co, members in pairs(up_by_company) do
+    redis.call('ZADD', P .. 'up:' .. co, unpack(members))
+  end
+  if #fresh > 0 then
+    local last = redis.call('HINCRBY', P .. 'n', 'unrep', #fresh)
+    local members = {}
+    for i = 1, #fresh do
+      members[2 * i - 1] = last - #fresh + i
+      members[2 * i] = fresh[i]
+    end
+    redis.call('ZADD', P .. 'unrep', 'NX', unpack(members))
+  end
+  due, up, fresh, up_by_company = {}, {}, {}, {}
+end
+
+local function note(s, now)
+  local instant = tonumber(now)
+  local before = s.seen
+  local newer = not before or instant > tonumber(before)
+  s.due = math.max(ms(instant + threshold(s.interval, down_min)), s.grace)
+  local due_text = int(s.due)
+  local key = P .. 'a:' .. s.id
+  if newer then
+    s.seen = now
+    fresh[#fresh + 1] = s.id
+    redis.call('HSET', key, 'due', due_text, 'seen', now)
+  else
+    redis.call('HSET', key, 'due', due_text)
+  end
+  if s.pardoned then
+    redis.call('HSET', key, 'grace', int(s.grace), 'n', s.n)
+  end
+  local seen_text = seen_ms(s)
+  due[#due + 1] = due_text
+  due[#due + 1] = s.id
+  up[#up + 1] = seen_text
+  up[#up + 1] = s.id
+  local members = up_by_company[s.co]
+  if not members then
+    members = {}
+    up_by_company[s.co] = members
+  end
+  members[#members + 1] = seen_text
+  members[#members + 1] = s.id
+  return before
+end
+
+for i, contact in ipairs(contacts) do
+  local id, co, srv, now, interval, event_id = unpack(contact)
+  local s = read(id)
+  if s.down and event_id == '' then
+    waiting[#waiting + 1] = i - 1
+  else
+    if not s.known then
+      create(s, co, srv, usual)
+    elseif s.co ~= co or s.srv ~= srv then
+      -- What was gathered for the company it leaves must be written before it leaves.
+      flush()
+      settle(s, co, srv)
+    end
+    pace(s, interval, '1')
+    local before = note(s, now)
+    if s.down then
+      decide(s, 'up', now, event_id, before, '')
+    end
+  end
+end
+flush()
+return waiting
