@@ -21,7 +21,7 @@ PUBLIC = {
         "ingest_app",
         "shard_for",
     ],
-    "ahcollector.admin": ["admin_app"],
+    "ahcollector.admin": ["Check", "Reload", "admin_app", "openapi_document"],
     "ahcollector.clock": ["AsyncClock", "SystemClock"],
     "ahcollector.enroll": ["EnrollProxy", "Renewal", "enroll_refusal"],
     "ahcollector.hub": ["HttpHub", "Hub", "SettingsReply"],
@@ -31,6 +31,7 @@ PUBLIC = {
         "IngestLimits",
         "SeriesBudget",
         "ingest_app",
+        "openapi_document",
     ],
     "ahcollector.metrics": [
         "ALL_METRICS",
@@ -43,6 +44,7 @@ PUBLIC = {
     "ahcollector.bus": [
         "Bus",
         "BusDeadLetter",
+        "BusDeadLetters",
         "Delivery",
         "Handler",
         "InProcessBus",

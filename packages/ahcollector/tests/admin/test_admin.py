@@ -2,14 +2,17 @@
 
 import json
 import random
+import re
 
+import anyio
 import attrs
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from ahcollector.admin import admin_app
 from ahcollector.bus.base import SampleBatch, StoredSeries
-from ahcollector.errors import TemporaryStoreError
+from ahcollector.errors import RegistryError, TemporaryHubError, TemporaryStoreError
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.outbox.memory import MemoryOutbox
 from ahcollector.presence.memory import MemoryPresence
@@ -74,6 +77,10 @@ class Office:
         )
 
 
+def own_lines(caplog):
+    return [line for line in caplog.records if line.name == "ahcollector.admin"]
+
+
 @pytest.fixture
 def office():
     return Office()
@@ -98,15 +105,23 @@ async def test_without_the_token_nothing_is_told(office, token):
     assert (await office.registry.count()).active == 1
 
 
+async def test_while_the_token_is_replaced_both_are_good():
+    office = Office(previous_token="canary-admin-token-0")
+    for token in (TOKEN, "canary-admin-token-0"):
+        assert (await office.ask("GET", "/counts", token=token)).status_code == 200
+    assert (await office.ask("GET", "/counts", token="canary-admin-token-2")).status_code == 401
+
+
 def test_a_short_token_is_refused_at_once(office):
-    with pytest.raises(ValueError, match="16"):
-        admin_app(
-            token="short",
-            registry=office.registry,
-            directory=office.directory,
-            presence=office.presence,
-            store=office.store,
-        )
+    for tokens in ({"token": "short"}, {"token": TOKEN, "previous_token": ""}):
+        with pytest.raises(ValueError, match="16"):
+            admin_app(
+                **tokens,
+                registry=office.registry,
+                directory=office.directory,
+                presence=office.presence,
+                store=office.store,
+            )
 
 
 async def test_an_agent_is_pushed_shown_and_revoked(office):
@@ -123,7 +138,8 @@ async def test_an_agent_is_pushed_shown_and_revoked(office):
     listed = (await office.ask("GET", "/companies/acme/servers/web-1/agents")).json()
     assert [one["agent_id"] for one in listed["agents"]] == ["a1"]
     assert (await office.ask("GET", "/companies/globex/servers/web-1/agents")).json() == {
-        "agents": []
+        "agents": [],
+        "next_after": None,
     }
     revoked = (await office.ask("DELETE", "/agents/a1")).json()
     assert revoked["state"] == "revoked"
@@ -135,7 +151,8 @@ async def test_an_older_record_is_a_conflict(office):
     record = office.hub.active("a1", "t")
     await office.put(attrs.evolve(record, version=5))
     response = await office.put(attrs.evolve(record, version=4))
-    assert response.status_code == 409
+    assert (response.status_code, response.json()["code"]) == (409, "conflict")
+    assert response.headers["X-AH-Code"] == "conflict"
     assert "5" in response.json()["message"]
 
 
@@ -265,7 +282,205 @@ async def test_outbox_metrics_and_health():
     state = (await office.ask("GET", "/outbox")).json()
     assert (state["depth"], state["dead"]) == (0, 0)
     assert (await office.client.get("/healthz")).status_code == 200
-    response = await office.client.get("/metrics")
-    assert b"ahc_outbox_depth" in response.content
-    assert response.headers["content-type"].startswith("text/plain")
     assert (await Office().client.get("/metrics")).status_code == 404
+
+
+async def test_a_scraper_reads_the_metrics_and_the_agents_are_counted_as_they_are_now():
+    metrics = PrometheusMetrics()
+    office = Office(metrics=metrics)
+    for number in range(3):
+        await office.put(office.hub.active(f"a{number}", f"t{number}"))
+    await office.ask("DELETE", "/agents/a0")
+    response = await office.client.get("/metrics")
+    assert response.headers["content-type"] == metrics.content_type
+    assert metrics.content_type.startswith("text/plain; version=")
+    found = {
+        sample.name: sample.value
+        for family in text_string_to_metric_families(response.text)
+        for sample in family.samples
+    }
+    assert found["ahc_registry_agents"] == 2
+
+
+async def test_a_scrape_shows_the_rest_while_the_registry_is_away():
+    office = Office(metrics=PrometheusMetrics())
+
+    async def away():
+        raise RegistryError("connection refused")
+
+    office.registry.count = away
+    response = await office.client.get("/metrics")
+    assert response.status_code == 200
+    assert "ahc_outbox_depth" in response.text
+
+
+async def test_readiness_names_each_dependency():
+    async def good():
+        return None
+
+    async def away():
+        raise TemporaryStoreError("connection refused")
+
+    async def hangs():
+        await anyio.sleep_forever()
+
+    office = Office(checks={"store": good, "registry": good})
+    response = await office.client.get("/readyz")
+    assert (response.status_code, response.json()) == (
+        200,
+        {"status": "ready", "checks": {"registry": "ok", "store": "ok"}},
+    )
+    office = Office(checks={"store": away, "registry": good})
+    response = await office.client.get("/readyz")
+    assert (response.status_code, response.json()["checks"]) == (
+        503,
+        {"registry": "ok", "store": "connection refused"},
+    )
+
+
+async def test_a_path_names_all_its_methods_where_another_is_asked_for():
+    office = Office()
+    for path, allowed in [
+        ("/agents/a1", {"GET", "HEAD", "PUT", "DELETE"}),
+        ("/outbox/dead", {"GET", "HEAD", "DELETE"}),
+        ("/counts", {"GET", "HEAD"}),
+    ]:
+        response = await office.ask("PATCH", path)
+        assert (response.status_code, response.json()["code"]) == (405, "not_found")
+        assert set(response.headers["Allow"].split(", ")) == allowed
+
+
+async def test_head_is_answered_as_get_is():
+    office = Office()
+    await office.put(office.hub.active("a1", "t"))
+    for path, status in [("/agents/a1", 200), ("/agents/a2", 404), ("/counts", 200)]:
+        assert (await office.ask("HEAD", path)).status_code == status
+    assert (await office.ask("HEAD", "/counts", token=None)).status_code == 401
+
+
+async def test_no_path_leads_elsewhere():
+    response = await Office().ask("GET", "/counts/")
+    assert response.status_code == 404
+    assert "location" not in response.headers
+
+
+async def test_the_callers_id_of_a_request_is_its_id_in_the_answer_and_the_log(caplog):
+    caplog.set_level("INFO")
+    office = Office()
+    for given, kept in [("my-id.1", True), ("a b", False), ("x" * 65, False), ('"}\r', False)]:
+        headers = {"Authorization": f"Bearer {TOKEN}", "X-Request-Id": given}
+        response = await office.client.get("/admin/v1/agents/a1", headers=headers)
+        told = response.headers["X-Request-Id"]
+        assert (told == given) is kept
+        assert re.fullmatch(r"[A-Za-z0-9_.:-]{1,64}", told)
+        line = own_lines(caplog)[-1]
+        assert (line.request_id, line.code) == (told, "not_found")
+    await office.ask("DELETE", "/companies/acme")
+    line = own_lines(caplog)[-1]
+    assert (line.message, line.path) == ("admin request done", "/admin/v1/companies/acme")
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/presence?compny_id=acme", "did you mean company_id?"),
+        ("/presence?company_id=acme&company_id=globex", "company_id is there twice"),
+        ("/presence?company_id=", "company_id '' is no id"),
+        ("/presence?limit=501", "limit is '501', not a whole number from 1 to 500"),
+        ("/presence?limit=0", "limit is '0', not a whole number from 1 to 500"),
+        ("/presence?limit=%D9%A1", "not a whole number from 1 to 500"),
+        ("/presence?after=" + "x" * 513, "after has 513 characters, over 512"),
+        ("/counts?all=1", "there is no parameter 'all'; there are: none here"),
+        ("/companies/a%00b/servers/s/agents", "is no id: one has letters, digits"),
+        ("/companies/acme/series/latest", "the query names no server_id"),
+        (
+            "/companies/acme/series/latest?server_id=s&since_ms=9223372036854775808",
+            "since_ms is '9223372036854775808', not a whole number from 0 to 9223372036854775807",
+        ),
+        (
+            "/companies/a/series/range?server_id=s&metric=m&start_ms=1&end_ms=2&step_ms=999",
+            "step_ms is '999', not a whole number from 1000",
+        ),
+        (
+            "/companies/a/series/range?server_id=s&start_ms=1&end_ms=2&metric=" + "m" * 1025,
+            "metric has 1025 characters, over 1024",
+        ),
+    ],
+)
+async def test_a_bad_parameter_is_named_with_its_value_and_range(path, told):
+    response = await Office().ask("GET", path)
+    assert (response.status_code, response.json()["code"]) == (400, "bad_request")
+    assert told in response.json()["message"]
+
+
+async def test_a_servers_agents_come_in_pages():
+    office = Office()
+    for number in range(5):
+        await office.put(office.hub.active(f"a{number}", f"t{number}"))
+    seen, after, sizes = [], "", []
+    while after is not None:
+        page = await office.ask(
+            "GET", "/companies/acme/servers/web-1/agents", params={"after": after, "limit": "2"}
+        )
+        agents, after = page.json()["agents"], page.json()["next_after"]
+        seen += [one["agent_id"] for one in agents]
+        sizes.append(len(agents))
+    assert (seen, sizes) == ([f"a{number}" for number in range(5)], [2, 2, 1])
+
+
+async def test_rules_and_silences_are_pulled_on_demand():
+    async def pull():
+        return 3
+
+    async def away():
+        raise TemporaryHubError("the hub does not answer")
+
+    office = Office(reload_rules=pull, reload_silences=away)
+    response = await office.ask("POST", "/reload/rules")
+    assert (response.status_code, response.json()) == (200, {"in_force": 3})
+    response = await office.ask("POST", "/reload/silences")
+    assert (response.status_code, response.json()["code"]) == (503, "unavailable")
+    assert int(response.headers["Retry-After"]) > 0
+    for what in ("rules", "silences"):
+        response = await Office().ask("POST", f"/reload/{what}")
+        assert response.status_code == 404
+        assert f"evaluates no {what}" in response.json()["message"]
+        assert (await office.ask("POST", f"/reload/{what}", token="x")).status_code == 401
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for():
+    office = Office(body_timeout_seconds=0.01)
+
+    async def stalls():
+        yield b"{"
+        await anyio.sleep_forever()
+
+    response = await office.ask("PUT", "/agents/a1", content=stalls())
+    assert (response.status_code, response.json()["code"]) == (408, "timeout")
+
+
+async def test_a_defect_is_an_answer_and_a_trace_in_the_log(caplog):
+    office = Office()
+
+    async def broken():
+        raise LookupError("canary")
+
+    office.presence.counts = broken
+    response = await office.ask("GET", "/counts")
+    assert (response.status_code, response.json()["code"]) == (500, "server_error")
+    assert "canary" not in response.text
+    assert own_lines(caplog)[-1].request_id == response.headers["X-Request-Id"]
+    assert "LookupError" in caplog.text
+
+
+@pytest.mark.parametrize("field", ["token_hash", "prev_token_hash"])
+async def test_no_log_line_and_no_answer_has_more_of_a_hash_than_its_beginning(field, caplog):
+    caplog.set_level("DEBUG")
+    office = Office()
+    record = json.loads(office.hub.active("a1", "t").to_json())
+    canary = "c0ffee" * 10 + "beef"
+    for value in (canary, canary.upper(), canary + "0", [canary], {canary: canary}):
+        body = json.dumps({**record, field: value}).encode()
+        response = await office.ask("PUT", "/agents/a1", content=body)
+        assert canary not in response.text.lower()
+        assert canary not in caplog.text.lower()

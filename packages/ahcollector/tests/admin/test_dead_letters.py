@@ -3,11 +3,12 @@
 import json
 import random
 
+import anyio
 import httpx
 import pytest
 
 from ahcollector.admin import admin_app
-from ahcollector.bus import InProcessBus
+from ahcollector.bus import BusDeadLetter, InProcessBus
 from ahcollector.outbox import FileOutbox, MemoryOutbox
 from ahcollector.presence import MemoryPresence
 from ahcollector.registry import Directory, MemoryRegistry, NegativeCache
@@ -64,13 +65,14 @@ def ids_of(response):
     ("method", "path"),
     [
         (method, f"/{place}/dead{tail}")
-        for place in ("outbox", "worker")
+        for place in ("outbox", "bus", "worker")
         for method, tail in (("GET", ""), ("DELETE", ""), ("POST", "/replay"))
     ],
 )
 async def test_the_token_is_needed_and_what_is_not_there_is_404(method, path):
+    bus = InProcessBus(clock=FakeClock())
     office = Office(
-        outbox=MemoryOutbox(), dead_batches=MemoryDeadBatches(), bus=InProcessBus(clock=FakeClock())
+        outbox=MemoryOutbox(), dead_batches=MemoryDeadBatches(), bus=bus, bus_dead=bus.dead
     )
     assert (await office.ask(method, path, token="wrong-admin-token-1")).status_code == 401
     assert (await office.ask(method, path)).status_code == 200
@@ -99,7 +101,7 @@ async def test_pages_are_bounded_and_follow_each_other():
     await office.bury(1_203)
     seen, after, sizes = [], "", []
     while after is not None:
-        page = await office.ask("GET", "/outbox/dead", params={"after": after, "limit": "9999"})
+        page = await office.ask("GET", "/outbox/dead", params={"after": after, "limit": "500"})
         seen += ids_of(page)
         sizes.append(len(ids_of(page)))
         after = page.json()["next_after"]
@@ -108,7 +110,7 @@ async def test_pages_are_bounded_and_follow_each_other():
     assert len(ids_of(await office.ask("GET", "/outbox/dead"))) == 100
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "x", "", "1e3", "99999"])
+@pytest.mark.parametrize("limit", ["0", "-1", "x", "", "1e3", "501", "99999"])
 async def test_a_limit_that_is_none_is_refused(limit):
     response = await Office(outbox=MemoryOutbox()).ask(
         "GET", "/outbox/dead", params={"limit": limit}
@@ -209,3 +211,58 @@ async def test_refused_batches_go_back_to_the_bus_as_far_as_it_has_room():
     answer = await office.ask("DELETE", "/worker/dead", json={"ids": [letters[2]["letter_id"]]})
     assert answer.json() == {"deleted": 1, "left": 0}
     assert await dead.letters() == []
+
+
+async def bury_in(bus, clock, count):
+    """Let a handler fail at batches until the bus gives them up."""
+    for number in range(count):
+        await bus.publish(batch_of(number))
+
+    async def poison(delivery):
+        raise LookupError("no such thing")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bus.subscribe, range(64), poison)
+        await clock.run_for(10)
+        tasks.cancel_scope.cancel()
+
+
+async def test_entries_that_no_worker_could_take_are_shown_replayed_and_forgotten():
+    clock = FakeClock(1_790_000_000.0)
+    bus = InProcessBus(clock=clock, queue_batches_max=2)
+    await bury_in(bus, clock, 2)
+    await bury_in(bus, clock, 2)
+    office = Office(bus_dead=bus.dead)
+    letters = (await office.ask("GET", "/bus/dead")).json()["letters"]
+    assert [letter["letter_id"] for letter in letters] == ["1", "2", "3", "4"]
+    first = letters[0]
+    assert (first["reason"], first["replayable"]) == ("LookupError: no such thing", True)
+    assert (first["company_id"], first["samples"]) == ("acme", batch_of(0).samples)
+    page = await office.ask("GET", "/bus/dead", params={"after": "2", "limit": "1"})
+    assert (ids_of(page), page.json()["next_after"]) == (["3"], "3")
+    answer = await office.ask("DELETE", "/bus/dead", json={"ids": ["2", "no such letter"]})
+    assert answer.json() == {"deleted": 1, "left": 0}
+    assert ids_of(await office.ask("GET", "/bus/dead", params={"after": "2"})) == ["3", "4"]
+    answer = await office.ask("POST", "/bus/dead/replay")
+    assert answer.json() == {"replayed": 2, "left": 1}
+    answer = await office.ask("POST", "/bus/dead/replay", params={"id": "4"})
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert ids_of(await office.ask("GET", "/bus/dead")) == ["4"]
+
+
+async def test_an_entry_that_cannot_be_read_is_shown_with_what_is_known():
+    class Unreadable:
+        async def letters(self, *, after="", limit=100):
+            letter = BusDeadLetter(
+                letter_id="7-0", batch=None, shard=None, reason="undecodable", dead_at=1.0
+            )
+            return [letter][:limit] if not after else []
+
+    office = Office(bus_dead=Unreadable())
+    [letter] = (await office.ask("GET", "/bus/dead")).json()["letters"]
+    assert (letter["letter_id"], letter["reason"], letter["replayable"]) == (
+        "7-0",
+        "undecodable",
+        False,
+    )
+    assert letter["samples"] is letter["company_id"] is letter["shard"] is None

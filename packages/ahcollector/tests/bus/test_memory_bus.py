@@ -25,9 +25,9 @@ async def test_dead_letters_are_kept_with_their_reason_and_bounded():
         tasks.start_soon(bus.subscribe, range(64), poison)
         await clock.run_for(10)
         tasks.cancel_scope.cancel()
-    assert bus.dead_total == 3
-    assert [letter.batch for letter in bus.dead_letters()] == [batch_of(1), batch_of(2)]
-    letter = bus.dead_letters()[0]
+    assert bus.dead.total == 3
+    assert [letter.batch for letter in await bus.dead.letters()] == [batch_of(1), batch_of(2)]
+    letter = (await bus.dead.letters())[0]
     assert letter.reason == "LookupError: no such thing"
     assert letter.shard == shard_for("web-1")
 
@@ -62,7 +62,7 @@ async def test_a_cancelled_handler_gives_its_entry_back_without_a_try():
             assert not any(bus.depth().values())
             tasks.cancel_scope.cancel()
         assert bus.depth()[shard_for("web-1")] == 1
-    assert bus.dead_total == 0
+    assert bus.dead.total == 0
 
 
 async def test_stopped_workers_and_a_full_shard_trim_nothing():

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ahcollector._request_ids import request_id
 from ahcollector.errors import RequestRefusedError
 from ahcollector.ingest._headers import (
     Format,
@@ -14,7 +15,6 @@ from ahcollector.ingest._headers import (
     client_ip,
     etag_matches,
     ip_key,
-    request_id,
     token_hash,
 )
 

@@ -1,5 +1,7 @@
 """The ASGI application that operators and the hub talk to (extra ``[http]``)."""
 
-from ahcollector.admin.app import admin_app
+from ahcollector._readiness import Check
+from ahcollector.admin._document import openapi_document
+from ahcollector.admin.app import Reload, admin_app
 
-__all__ = ["admin_app"]
+__all__ = ["Check", "Reload", "admin_app", "openapi_document"]

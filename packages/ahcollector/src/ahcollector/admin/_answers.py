@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 from starlette.responses import JSONResponse, Response
 
 from ahcollector.errors import CollectorError, RequestRefusedError
-from ahwire.limits import MAX_ERROR_MESSAGE_CHARS
+from ahwire.limits import MAX_ERROR_MESSAGE_CHARS, MAX_RETRY_AFTER_SENT_SECONDS
 from ahwire.status import HTTP_STATUS, Code
 
-__all__ = ["error_answer", "refusal_of"]
+__all__ = ["CONFLICT", "conflict_answer", "error_answer", "refusal_of"]
+
+CONFLICT: Final = "conflict"
+"""The code of a 409: agents never see it, so it is none of the protocol's."""
+
+_CONFLICT_STATUS = 409
+_RETRY_SECONDS = 5.0
 
 
 def error_answer(refusal: RequestRefusedError, status: int | None = None) -> Response:
     """Return the answer of a refusal; `status` replaces the one that its code has."""
-    headers = {"X-AH-Code": refusal.code.value, "Cache-Control": "no-store"}
+    headers = {}
     if refusal.code is Code.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse(
-        {"code": refusal.code.value, "message": str(refusal)[:MAX_ERROR_MESSAGE_CHARS]},
-        status_code=status or HTTP_STATUS[refusal.code],
-        headers=headers,
-    )
+    if refusal.code is Code.UNAVAILABLE:
+        seconds = refusal.retry_after_seconds
+        wait = min(_RETRY_SECONDS if seconds is None else seconds, MAX_RETRY_AFTER_SENT_SECONDS)
+        headers["Retry-After"] = str(max(1, math.ceil(wait)))
+    code = refusal.code.value
+    return _answer(code, str(refusal), status or HTTP_STATUS[refusal.code], headers)
+
+
+def conflict_answer(message: str) -> Response:
+    """Return the answer to a request that what is known stands against."""
+    return _answer(CONFLICT, message, _CONFLICT_STATUS, {})
 
 
 def refusal_of(error: CollectorError) -> RequestRefusedError:
@@ -28,3 +43,13 @@ def refusal_of(error: CollectorError) -> RequestRefusedError:
     if isinstance(error, RequestRefusedError):
         return error
     return RequestRefusedError(Code.UNAVAILABLE, f"try again later: {error}")
+
+
+def _answer(code: str, message: str, status: int, headers: dict[str, str]) -> Response:
+    # What was sent can be quoted in a message, and can hold half of a surrogate pair.
+    text = message[:MAX_ERROR_MESSAGE_CHARS].encode("utf-8", "replace").decode()
+    return JSONResponse(
+        {"code": code, "message": text},
+        status_code=status,
+        headers={"X-AH-Code": code, "Cache-Control": "no-store", **headers},
+    )

@@ -1,4 +1,4 @@
-"""Dead letters over the admin door: events the hub did not take, batches the store did not take.
+"""Dead letters over the admin door: events, entries of the bus, batches the store did not take.
 
 ``GET …/dead`` shows a page, oldest first: ``{"letters": […], "next_after": id or null}``, with the
 parameters ``after`` and ``limit`` (1 to 500, 100 by default). ``POST …/dead/replay`` sends letters
@@ -11,51 +11,58 @@ many of the named letters are still dead. Of unknown ids nothing is said: they a
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ahcollector.admin._body import json_body
-from ahcollector.admin._views import dead_batch_view, dead_letter_view
-from ahcollector.bus.base import Bus
+from ahcollector.admin._body import Bodies
+from ahcollector.admin._params import page_asked
+from ahcollector.admin._views import dead_batch_view, dead_entry_view, dead_letter_view
+from ahcollector.bus.base import Bus, BusDeadLetters
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError, RequestRefusedError
-from ahcollector.outbox.base import DeadLetter, Outbox
+from ahcollector.outbox.base import Outbox
 from ahcollector.worker.deadletter import DeadBatch, DeadBatches
 from ahwire.status import Code
 
-__all__ = ["DeadBatchDoors", "DeadLetterDoors"]
+__all__ = ["DeadBatchDoors", "DeadEntryDoors", "DeadLetterDoors"]
 
-_PAGE_MAX = 500
+_LEFT_PAGE = 500
 _PAGE_DEFAULT = 100
 _ID_CHARS_MAX = 200
 _SHAPE = 'the body is neither {"ids": [...]}, with texts in the list, nor {"all": true}'
 
 
+class _Letter(Protocol):
+    @property
+    def letter_id(self) -> str: ...
+
+
 class DeadLetterDoors:
     """The dead letters of the outbox; None: this process has none."""
 
-    def __init__(self, *, outbox: Outbox | None, clock: AsyncClock) -> None:
+    def __init__(self, *, outbox: Outbox | None, bodies: Bodies, clock: AsyncClock) -> None:
+        self._bodies = bodies
         self._outbox = outbox
         self._clock = clock
 
     async def page(self, request: Request) -> Response:
         """Show a page."""
-        after, limit = _page_of(request)
-        letters = await self._held().dead_letters(after=after, limit=limit)
-        return _page([dead_letter_view(one) for one in letters], limit)
+        page = page_asked(request, default=_PAGE_DEFAULT)
+        letters = await self._held().dead_letters(after=page.after, limit=page.limit)
+        return _page([dead_letter_view(one) for one in letters], page.limit)
 
     async def replay(self, request: Request) -> Response:
         """Put letters back at the end of the queue."""
-        ids, outbox = await _chosen(request), self._held()
+        ids, outbox = await _chosen(request, self._bodies), self._held()
         replayed = await outbox.replay(ids, self._clock.time())
         return JSONResponse({"replayed": replayed, "left": await self._left(ids)})
 
     async def purge(self, request: Request) -> Response:
         """Forget letters."""
-        ids, outbox = await _chosen(request), self._held()
+        ids, outbox = await _chosen(request, self._bodies), self._held()
         deleted = await outbox.purge(ids)
         return JSONResponse({"deleted": deleted, "left": await self._left(ids)})
 
@@ -63,15 +70,9 @@ class DeadLetterDoors:
         outbox = self._held()
         if ids is None:
             return (await outbox.stats(self._clock.time())).dead
-        left, after = 0, ""
-        page: Sequence[DeadLetter] = ()
-        while not after or len(page) == _PAGE_MAX:
-            page = await outbox.dead_letters(after=after, limit=_PAGE_MAX)
-            left += sum(letter.letter_id in ids for letter in page)
-            if not page:
-                break
-            after = page[-1].letter_id
-        return left
+        return await _count_left(
+            ids, lambda after: outbox.dead_letters(after=after, limit=_LEFT_PAGE)
+        )
 
     def _held(self) -> Outbox:
         if self._outbox is None:
@@ -79,19 +80,64 @@ class DeadLetterDoors:
         return self._outbox
 
 
+class DeadEntryDoors:
+    """The dead letters of the bus; None: it keeps none."""
+
+    def __init__(self, *, dead: BusDeadLetters | None, bodies: Bodies) -> None:
+        self._bodies = bodies
+        self._dead = dead
+
+    async def page(self, request: Request) -> Response:
+        """Show a page; of each entry what names it, not its samples."""
+        page = page_asked(request, default=_PAGE_DEFAULT)
+        letters = await self._held().letters(after=page.after, limit=page.limit)
+        return _page([dead_entry_view(one) for one in letters], page.limit)
+
+    async def replay(self, request: Request) -> Response:
+        """Publish entries again as far as the bus has room."""
+        ids, dead = await _chosen(request, self._bodies), self._held()
+        replayed = await dead.replay(ids)
+        return JSONResponse({"replayed": replayed, "left": await self._left(ids)})
+
+    async def purge(self, request: Request) -> Response:
+        """Forget entries."""
+        ids, dead = await _chosen(request, self._bodies), self._held()
+        deleted = await dead.purge(ids)
+        return JSONResponse({"deleted": deleted, "left": await self._left(ids)})
+
+    async def _left(self, ids: frozenset[str] | None) -> int:
+        dead = self._held()
+        if ids is None:
+            return await dead.count()
+        return await _count_left(ids, lambda after: dead.letters(after=after, limit=_LEFT_PAGE))
+
+    def _held(self) -> BusDeadLetters:
+        if self._dead is None:
+            raise RequestRefusedError(
+                Code.NOT_FOUND, "the bus of this process keeps no dead letters"
+            )
+        return self._dead
+
+
 class DeadBatchDoors:
     """The worker's refused batches, and the bus that they go back to."""
 
-    def __init__(self, *, dead_batches: DeadBatches | None, bus: Bus | None) -> None:
+    def __init__(
+        self, *, dead_batches: DeadBatches | None, bus: Bus | None, bodies: Bodies
+    ) -> None:
+        self._bodies = bodies
         self._dead_batches = dead_batches
         self._bus = bus
 
     async def page(self, request: Request) -> Response:
         """Show a page; of each batch what names it, not its samples."""
-        after, limit = _page_of(request)
+        page = page_asked(request, default=_PAGE_DEFAULT)
         letters = await self._held().letters()
-        begin = next((i + 1 for i, one in enumerate(letters) if one.letter_id == after), 0)
-        return _page([dead_batch_view(one) for one in letters[begin : begin + limit]], limit)
+        # A letter that is gone was pushed out by the bounds with all before it: the oldest that is
+        # left is then the next.
+        begin = next((i + 1 for i, one in enumerate(letters) if one.letter_id == page.after), 0)
+        shown = letters[begin : begin + page.limit]
+        return _page([dead_batch_view(one) for one in shown], page.limit)
 
     async def replay(self, request: Request) -> Response:
         """Publish batches again, oldest first, as far as the bus has room.
@@ -102,7 +148,7 @@ class DeadBatchDoors:
         held = self._held()
         if self._bus is None:
             raise RequestRefusedError(Code.NOT_FOUND, "this process has no bus to replay to")
-        chosen = await self._named(await _chosen(request))
+        chosen = await self._named(await _chosen(request, self._bodies))
         replayed = 0
         for letter in chosen:
             try:
@@ -117,7 +163,7 @@ class DeadBatchDoors:
 
     async def purge(self, request: Request) -> Response:
         """Forget batches."""
-        held, ids = self._held(), await _chosen(request)
+        held, ids = self._held(), await _chosen(request, self._bodies)
         return JSONResponse({"deleted": len(await held.take(ids)), "left": 0})
 
     async def _named(self, ids: frozenset[str] | None) -> list[DeadBatch]:
@@ -135,26 +181,31 @@ def _page(views: list[dict[str, Any]], limit: int) -> Response:
     return JSONResponse({"letters": views, "next_after": views[-1]["letter_id"] if more else None})
 
 
-def _page_of(request: Request) -> tuple[str, int]:
-    """Return after which letter a page begins, and how long it is at most."""
-    given = request.query_params.get("limit", str(_PAGE_DEFAULT))
-    if not (given.isascii() and given.isdigit() and len(given) <= 4 and int(given) > 0):
-        raise _bad(f"limit is {given[:40]!r}, not a number from 1 to {_PAGE_MAX}")
-    return request.query_params.get("after", ""), min(int(given), _PAGE_MAX)
+async def _count_left(
+    ids: Collection[str], page_behind: Callable[[str], Awaitable[Sequence[_Letter]]]
+) -> int:
+    """Return how many of `ids` are among letters that are read page by page."""
+    left, after = 0, ""
+    page: Sequence[_Letter] = ()
+    while not after or len(page) == _LEFT_PAGE:
+        page = await page_behind(after)
+        left += sum(letter.letter_id in ids for letter in page)
+        if not page:
+            break
+        after = page[-1].letter_id
+    return left
 
 
-async def _chosen(request: Request) -> frozenset[str] | None:
-    """Return which letters a request names, None for all; a name it does not know is an error."""
-    unknown = set(request.query_params) - {"id"}
-    if unknown:
-        raise _bad(f"unknown parameter {min(unknown)[:40]!r}: name letters with id")
+async def _chosen(request: Request, bodies: Bodies) -> frozenset[str] | None:
+    """Return which letters a request names, None for all."""
     named = request.query_params.getlist("id")
-    fields = _fields(await json_body(request))
+    fields = _fields(await bodies.read(request))
     listed = fields.get("ids", [])
     if not (
         isinstance(listed, list)
         and all(isinstance(one, str) and len(one) <= _ID_CHARS_MAX for one in listed)
         and fields.get("all", True) is True
+        and all(len(one) <= _ID_CHARS_MAX for one in named)
         and not ("all" in fields and named)
     ):
         raise _bad(_SHAPE)

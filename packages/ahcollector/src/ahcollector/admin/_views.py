@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from ahcollector.bus.base import BusDeadLetter, SampleBatch
 from ahcollector.outbox.base import DeadLetter, OutboxStats
 from ahcollector.presence.base import AgentPresence, PresenceCounts
 from ahcollector.registry.base import AgentEntry, RegistryCounts
@@ -16,6 +17,7 @@ __all__ = [
     "agent_view",
     "counts_view",
     "dead_batch_view",
+    "dead_entry_view",
     "dead_letter_view",
     "outbox_view",
     "points_view",
@@ -24,6 +26,7 @@ __all__ = [
 
 _BODY_CHARS_SHOWN = 2_000
 _HASH_CHARS = 8
+_BATCH_FIELDS = ("company_id", "server_id", "agent_id", "request_id", "received_at", "samples")
 
 
 def _when(moment: datetime | float | None) -> str | None:
@@ -124,11 +127,30 @@ def dead_batch_view(letter: DeadBatch) -> dict[str, Any]:
         "letter_id": letter.letter_id,
         "reason": letter.reason,
         "dead_at": _when(letter.dead_at),
+        **_batch_view(batch),
+        "size_bytes": letter.size_bytes,
+    }
+
+
+def dead_entry_view(letter: BusDeadLetter) -> dict[str, Any]:
+    """Show what names an entry of the bus; one that cannot be read has no more than its reason."""
+    batch = letter.batch
+    return {
+        "letter_id": letter.letter_id,
+        "reason": letter.reason,
+        "dead_at": _when(letter.dead_at),
+        "shard": letter.shard,
+        "replayable": batch is not None,
+        **(dict.fromkeys(_BATCH_FIELDS) if batch is None else _batch_view(batch)),
+    }
+
+
+def _batch_view(batch: SampleBatch) -> dict[str, Any]:
+    return {
         "company_id": batch.company_id,
         "server_id": batch.server_id,
         "agent_id": batch.agent_id,
         "request_id": batch.request_id,
         "received_at": _when(batch.received_at_ms / 1000),
         "samples": batch.samples,
-        "size_bytes": letter.size_bytes,
     }

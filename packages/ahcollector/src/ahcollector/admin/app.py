@@ -1,40 +1,37 @@
 """The ASGI application that operators and the hub talk to (extra ``[http]``).
 
-All routes but the probe and the metrics need the admin token as bearer.
-
-==================================================  ==========================================
-route                                               does
-==================================================  ==========================================
-``PUT /admin/v1/agents/{id}``                       takes an agent's record (JSON AgentRecord)
-``GET``, ``DELETE /admin/v1/agents/{id}``           shows it, revokes it
-``GET …/companies/{co}/servers/{s}/agents``         lists a server's agents
-``DELETE …/companies/{co}[/servers/{s}]``           forgets agents, presence and series
-``GET …/companies/{co}/series/range``, ``/latest``  queries
-``GET /admin/v1/presence``, ``/counts``             who is up and down, and how many
-``GET /admin/v1/outbox``                            what the hub has not taken yet
-``GET``, ``DELETE /admin/v1/outbox/dead``           shows and forgets events it did not take
-``POST /admin/v1/outbox/dead/replay``               sends them again
-``/admin/v1/worker/dead[/replay]``                  the same for batches the store refused
-``GET /healthz``, ``GET /metrics``                  the process lives; its metrics
-==================================================  ==========================================
+What it does is in the table of `ahcollector.admin._routes`, which the routing, the OpenAPI document
+at ``/admin/v1/openapi.json`` and the reference page are made from.
 """
 
 from __future__ import annotations
 
-import hmac
-import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import groupby
+from random import SystemRandom
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route as StarletteRoute
 
-from ahcollector.admin._answers import error_answer, refusal_of
-from ahcollector.admin._body import json_body
-from ahcollector.admin._dead import DeadBatchDoors, DeadLetterDoors
-from ahcollector.admin._params import path_id, range_query, server_id, since_ms
+from ahcollector._readiness import Check
+from ahcollector.admin._answers import conflict_answer
+from ahcollector.admin._body import Bodies
+from ahcollector.admin._dead import DeadBatchDoors, DeadEntryDoors, DeadLetterDoors
+from ahcollector.admin._params import (
+    PAGE_MAX,
+    company_asked,
+    page_asked,
+    path_id,
+    range_query,
+    server_id,
+    since_ms,
+)
+from ahcollector.admin._probes import ProcessDoors
+from ahcollector.admin._routes import ROUTES
+from ahcollector.admin._shell import Handler, Shell
 from ahcollector.admin._views import (
     agent_view,
     counts_view,
@@ -42,9 +39,9 @@ from ahcollector.admin._views import (
     points_view,
     presence_view,
 )
-from ahcollector.bus.base import Bus
+from ahcollector.bus.base import Bus, BusDeadLetters
 from ahcollector.clock import AsyncClock, SystemClock
-from ahcollector.errors import CollectorError, RequestRefusedError
+from ahcollector.errors import RequestRefusedError
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.outbox.base import Outbox
 from ahcollector.presence.base import Presence
@@ -52,21 +49,22 @@ from ahcollector.registry.base import Registry
 from ahcollector.registry.directory import Directory
 from ahcollector.store.base import Store
 from ahcollector.worker.deadletter import DeadBatches
-from ahwire import AgentRecord, DecodeError
+from ahwire import AgentRecord, DecodeError, Rng
 from ahwire.status import Code
 
-__all__ = ["admin_app"]
+__all__ = ["TOKEN_CHARS_MIN", "Reload", "admin_app"]
 
-_log = logging.getLogger("ahcollector.admin")
+TOKEN_CHARS_MIN = 16
+"""How long an admin token is at least."""
 
-_PAGE_MAX = 500
-_CONFLICT = 409
-_Handler = Callable[[Request], Awaitable[Response]]
+Reload = Callable[[], Awaitable[int]]
+"""Pulls from the hub and returns how many are in force then; raises CollectorError."""
 
 
 def admin_app(
     *,
     token: str,
+    previous_token: str | None = None,
     registry: Registry,
     directory: Directory,
     presence: Presence,
@@ -74,13 +72,20 @@ def admin_app(
     outbox: Outbox | None = None,
     dead_batches: DeadBatches | None = None,
     bus: Bus | None = None,
+    bus_dead: BusDeadLetters | None = None,
+    reload_rules: Reload | None = None,
+    reload_silences: Reload | None = None,
+    checks: Mapping[str, Check] | None = None,
+    body_timeout_seconds: float = 15.0,
     clock: AsyncClock | None = None,
+    rng: Rng | None = None,
     metrics: PrometheusMetrics | None = None,
 ) -> Starlette:
     """Return the application.
 
     Args:
         token: The admin token, at least 16 characters; compared in constant time, never shown.
+        previous_token: Taken too, while callers are given the new one; None: no other.
         registry: Read.
         directory: Written through, so that presence follows.
         presence: Who is up and down.
@@ -88,98 +93,112 @@ def admin_app(
         outbox: Shown, and its dead letters replayed and forgotten; None: 404.
         dead_batches: The worker's refused batches, likewise; None: 404.
         bus: Where refused batches are replayed to; None: their replay is 404.
+        bus_dead: The dead letters of the bus; None: 404.
+        reload_rules: Pulls the threshold rules; None: 404.
+        reload_silences: Pulls the silences; None: 404.
+        checks: Dependencies by name, for ``/readyz``.
+        body_timeout_seconds: How long a whole body may take.
         clock: Time.
+        rng: Makes request ids where a caller sent none.
         metrics: Served at ``/metrics``; None: 404.
 
     Raises:
-        ValueError: The token is too short to be one.
+        ValueError: A token is too short to be one.
     """
-    if len(token) < 16:
-        raise ValueError("the admin token has under 16 characters: make a longer one")
+    tokens = [token] if previous_token is None else [token, previous_token]
+    if any(len(one) < TOKEN_CHARS_MIN for one in tokens):
+        raise ValueError(
+            f"an admin token has under {TOKEN_CHARS_MIN} characters: make a longer one"
+        )
     clock = clock if clock is not None else SystemClock()
-    letters = DeadLetterDoors(outbox=outbox, clock=clock)
-    batches = DeadBatchDoors(dead_batches=dead_batches, bus=bus)
+    bodies = Bodies(timeout_seconds=body_timeout_seconds)
     doors = _Doors(
         registry=registry,
         directory=directory,
         presence=presence,
         store=store,
         outbox=outbox,
+        bodies=bodies,
         clock=clock,
     )
-    guard = _Guard(token)
-
-    def route(path: str, handler: _Handler, method: str) -> Route:
-        return Route(f"/admin/v1{path}", guard.around(handler), methods=[method])
-
-    async def exposition(_request: Request) -> Response:
-        if metrics is None:
-            return error_answer(RequestRefusedError(Code.NOT_FOUND, "metrics are switched off"))
-        return Response(metrics.exposition(), headers={"Content-Type": metrics.content_type})
-
-    company = "/companies/{company_id}"
-    return Starlette(
-        routes=[
-            route("/agents/{agent_id}", doors.put_agent, "PUT"),
-            route("/agents/{agent_id}", doors.get_agent, "GET"),
-            route("/agents/{agent_id}", doors.revoke_agent, "DELETE"),
-            route(f"{company}/servers/{{server_id}}/agents", doors.server_agents, "GET"),
-            route(f"{company}/servers/{{server_id}}", doors.delete_server, "DELETE"),
-            route(company, doors.delete_company, "DELETE"),
-            route(f"{company}/series/range", doors.series_range, "GET"),
-            route(f"{company}/series/latest", doors.series_latest, "GET"),
-            route("/presence", doors.presence_page, "GET"),
-            route("/counts", doors.counts, "GET"),
-            route("/outbox", doors.outbox_state, "GET"),
-            route("/outbox/dead", letters.page, "GET"),
-            route("/outbox/dead", letters.purge, "DELETE"),
-            route("/outbox/dead/replay", letters.replay, "POST"),
-            route("/worker/dead", batches.page, "GET"),
-            route("/worker/dead", batches.purge, "DELETE"),
-            route("/worker/dead/replay", batches.replay, "POST"),
-            Route("/healthz", _health, methods=["GET"]),
-            Route("/metrics", exposition, methods=["GET"]),
-        ],
-        exception_handlers={HTTPException: _no_route},
+    process = ProcessDoors(
+        registry=registry, checks=checks if checks is not None else {}, metrics=metrics
     )
+    handlers = {
+        **_handlers(doors, process),
+        **_dead_handlers("Outbox", DeadLetterDoors(outbox=outbox, bodies=bodies, clock=clock)),
+        **_dead_handlers("Bus", DeadEntryDoors(dead=bus_dead, bodies=bodies)),
+        **_dead_handlers(
+            "Worker", DeadBatchDoors(dead_batches=dead_batches, bus=bus, bodies=bodies)
+        ),
+        "reloadRules": _reloading(reload_rules, "rules"),
+        "reloadSilences": _reloading(reload_silences, "silences"),
+    }
+    shell = Shell(tokens=tokens, rng=rng if rng is not None else SystemRandom())
+    app = Starlette(
+        routes=_routes(handlers, shell), exception_handlers={HTTPException: shell.no_route}
+    )
+    # What is not in the table is answered 404, and not by leading a token to another address.
+    app.router.redirect_slashes = False
+    return app
 
 
-async def _health(_request: Request) -> Response:
-    return JSONResponse({"status": "ok"})
+def _routes(handlers: Mapping[str, Handler], shell: Shell) -> Sequence[StarletteRoute]:
+    """Return a route for each path: a 405 then names all methods of the path."""
+    found = []
+    by_path = sorted(ROUTES, key=lambda route: route.path)
+    for path, routes in groupby(by_path, key=lambda route: route.path):
+        methods = {one.method: shell.around(one, handlers[one.name]) for one in routes}
+        found.append(StarletteRoute(path, _by_method(methods), methods=list(methods)))
+    return found
 
 
-async def _no_route(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return error_answer(RequestRefusedError(Code.NOT_FOUND, error.detail), error.status_code)
+def _by_method(methods: Mapping[str, Handler]) -> Handler:
+    async def endpoint(request: Request) -> Response:
+        return await methods["GET" if request.method == "HEAD" else request.method](request)
+
+    return endpoint
 
 
-class _Guard:
-    """Lets in who shows the token, and turns errors into answers."""
+def _handlers(doors: _Doors, process: ProcessDoors) -> dict[str, Handler]:
+    return {
+        "putAgent": doors.put_agent,
+        "getAgent": doors.get_agent,
+        "revokeAgent": doors.revoke_agent,
+        "listServerAgents": doors.server_agents,
+        "deleteCompany": doors.delete_company,
+        "deleteServer": doors.delete_server,
+        "querySeriesRange": doors.series_range,
+        "querySeriesLatest": doors.series_latest,
+        "listPresence": doors.presence_page,
+        "getCounts": doors.counts,
+        "getOutbox": doors.outbox_state,
+        "getOpenapi": process.openapi,
+        "getHealth": process.health,
+        "getReadiness": process.ready,
+        "getMetrics": process.exposition,
+    }
 
-    def __init__(self, token: str) -> None:
-        self._token = token.encode()
 
-    def around(self, handler: _Handler) -> _Handler:
-        async def endpoint(request: Request) -> Response:
-            try:
-                self._check(request.headers.get("authorization"))
-                return await handler(request)
-            except CollectorError as error:
-                refusal = refusal_of(error)
-                if refusal.code is Code.UNAVAILABLE:
-                    _log.warning(
-                        "admin request failed",
-                        extra={"path": request.url.path, "error": str(error)},
-                    )
-                return error_answer(refusal)
+def _dead_handlers(
+    part: str, doors: DeadLetterDoors | DeadEntryDoors | DeadBatchDoors
+) -> dict[str, Handler]:
+    return {
+        f"list{part}Dead": doors.page,
+        f"delete{part}Dead": doors.purge,
+        f"replay{part}Dead": doors.replay,
+    }
 
-        return endpoint
 
-    def _check(self, authorization: str | None) -> None:
-        scheme, _, shown = (authorization or "").partition(" ")
-        right = hmac.compare_digest(shown.strip().encode("utf-8", "replace"), self._token)
-        if scheme.lower() != "bearer" or not right:
-            raise RequestRefusedError(Code.UNAUTHORIZED, "the admin token is missing or wrong")
+def _reloading(reload: Reload | None, what: str) -> Handler:
+    async def endpoint(_request: Request) -> Response:
+        if reload is None:
+            raise RequestRefusedError(
+                Code.NOT_FOUND, f"this process evaluates no {what}: ask the one that does"
+            )
+        return JSONResponse({"in_force": await reload()})
+
+    return endpoint
 
 
 class _Doors:
@@ -193,6 +212,7 @@ class _Doors:
         presence: Presence,
         store: Store,
         outbox: Outbox | None,
+        bodies: Bodies,
         clock: AsyncClock,
     ) -> None:
         self._registry = registry
@@ -200,12 +220,13 @@ class _Doors:
         self._presence = presence
         self._store = store
         self._outbox = outbox
+        self._bodies = bodies
         self._clock = clock
 
     async def put_agent(self, request: Request) -> Response:
         agent_id = path_id(request, "agent_id")
         try:
-            record = AgentRecord.from_json(await json_body(request))
+            record = AgentRecord.from_json(await self._bodies.read(request))
         except DecodeError as error:
             raise RequestRefusedError(Code.BAD_REQUEST, f"not an AgentRecord: {error}") from error
         if record.agent_id != agent_id:
@@ -215,10 +236,10 @@ class _Doors:
         put = await self._directory.put(record)
         if not put.applied:
             newest = put.after.newest_version
-            raise_stale = RequestRefusedError(
-                Code.BAD_REQUEST, f"version {record.version} is not above {newest}, which is known"
+            return conflict_answer(
+                f"version {record.version} is not above {newest}, which is known: send the hub's"
+                " newest record"
             )
-            return error_answer(raise_stale, _CONFLICT)
         return JSONResponse(agent_view(put.after))
 
     async def get_agent(self, request: Request) -> Response:
@@ -234,10 +255,18 @@ class _Doors:
         return JSONResponse(agent_view(entry))
 
     async def server_agents(self, request: Request) -> Response:
+        page = page_asked(request, default=PAGE_MAX)
         entries = await self._registry.by_server(
             path_id(request, "company_id"), path_id(request, "server_id")
         )
-        return JSONResponse({"agents": [agent_view(entry) for entry in entries]})
+        behind = [one for one in entries if one.record.agent_id > page.after][: page.limit + 1]
+        shown, more = behind[: page.limit], len(behind) > page.limit
+        return JSONResponse(
+            {
+                "agents": [agent_view(entry) for entry in shown],
+                "next_after": shown[-1].record.agent_id if more else None,
+            }
+        )
 
     async def delete_server(self, request: Request) -> Response:
         company_id, server = path_id(request, "company_id"), path_id(request, "server_id")
@@ -280,15 +309,13 @@ class _Doors:
         )
 
     async def presence_page(self, request: Request) -> Response:
-        company = request.query_params.get("company_id")
-        page = await self._presence.agents(
-            company_id=company, after=request.query_params.get("after", ""), limit=_PAGE_MAX
-        )
-        more = len(page) == _PAGE_MAX
+        company, page = company_asked(request), page_asked(request, default=PAGE_MAX)
+        agents = await self._presence.agents(company_id=company, after=page.after, limit=page.limit)
+        more = len(agents) == page.limit
         return JSONResponse(
             {
-                "agents": [presence_view(one) for one in page],
-                "next_after": page[-1].agent.agent_id if more else None,
+                "agents": [presence_view(one) for one in agents],
+                "next_after": agents[-1].agent.agent_id if more else None,
             }
         )
 

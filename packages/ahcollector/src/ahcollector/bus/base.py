@@ -23,6 +23,7 @@ __all__ = [
     "TRIES_MAX",
     "Bus",
     "BusDeadLetter",
+    "BusDeadLetters",
     "Delivery",
     "Handler",
     "SampleBatch",
@@ -119,13 +120,49 @@ class BusDeadLetter:
     """An entry that no handler could take.
 
     Attributes:
+        letter_id: Names it among the dead letters of its bus.
+        batch: None when the entry cannot be read; such a letter cannot be replayed.
+        shard: The shard it came by; None when the entry does not tell.
         dead_at: Unix seconds.
     """
 
-    batch: SampleBatch
-    shard: int
+    letter_id: str
+    batch: SampleBatch | None
+    shard: int | None
     reason: str
     dead_at: float
+
+
+class BusDeadLetters(Protocol):
+    """The dead letters of a bus, for those who decide about them.
+
+    Every method may raise `BusError` when what keeps them gives no answer; what was asked for may
+    or may not have been done, and every method may be repeated.
+    """
+
+    async def letters(self, *, after: str = "", limit: int = 100) -> list[BusDeadLetter]:
+        """Return letters, oldest first, those behind the letter `after`; one page.
+
+        A letter that is gone stands where it stood: what is behind it is returned.
+        """
+        ...
+
+    async def replay(self, letter_ids: Collection[str] | None) -> int:
+        """Publish letters again, oldest first (None: all), and return how many.
+
+        A letter goes when its batch is on the bus; a crash in between publishes it twice, which
+        changes nothing in a store. It ends early where the bus has no room; what cannot be read
+        stays.
+        """
+        ...
+
+    async def purge(self, letter_ids: Collection[str] | None) -> int:
+        """Delete letters for good (None: all), and return how many."""
+        ...
+
+    async def count(self) -> int:
+        """Return how many there are."""
+        ...
 
 
 class Bus(Protocol):

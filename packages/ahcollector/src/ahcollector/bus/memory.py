@@ -11,10 +11,10 @@ import anyio
 import attrs
 
 from ahcollector import metrics as names
+from ahcollector.bus._dead import MemoryBusDeadLetters
 from ahcollector.bus.base import (
     SHARDS,
     TRIES_MAX,
-    BusDeadLetter,
     Handler,
     SampleBatch,
     shard_for,
@@ -96,6 +96,9 @@ class InProcessBus:
         dead_max: Dead letters kept; the oldest go, counted.
         retry_seconds: Pause before an entry is tried again.
         metrics: Where to count.
+
+    Attributes:
+        dead: The dead letters.
     """
 
     def __init__(
@@ -112,9 +115,8 @@ class InProcessBus:
         self._retry_seconds = retry_seconds
         self._metrics = metrics if metrics is not None else NullMetrics()
         self._shards = [_Shard(number) for number in range(SHARDS)]
-        self._dead: deque[BusDeadLetter] = deque(maxlen=dead_max)
         self._closed = False
-        self.dead_total = 0
+        self.dead = MemoryBusDeadLetters(publish=self.publish, letters_max=dead_max)
         for shard in self._shards:
             self._metrics.watch(names.BUS_DEPTH, partial(_waiting, shard), shard=str(shard.number))
 
@@ -187,21 +189,12 @@ class InProcessBus:
 
     def _bury(self, shard: _Shard, entry: _Entry, reason: str) -> None:
         shard.held.pop(id(entry), None)
-        self._dead.append(
-            BusDeadLetter(
-                batch=entry.batch, shard=shard.number, reason=reason, dead_at=self._clock.time()
-            )
-        )
-        self.dead_total += 1
+        self.dead.put(entry.batch, shard.number, reason, self._clock.time())
         self._metrics.inc(names.BUS_DEAD_LETTER, reason="handler_failed")
 
     def depth(self) -> Mapping[int, int]:
         """Count what waits."""
         return {shard.number: len(shard.waiting) for shard in self._shards}
-
-    def dead_letters(self) -> list[BusDeadLetter]:
-        """Return the dead letters that are still kept, oldest first; `dead_total` counts all."""
-        return list(self._dead)
 
     async def close(self) -> None:
         """Take nothing more."""

@@ -1,5 +1,6 @@
 """The ASGI application that agents talk to (extra ``[http]``)."""
 
+from ahcollector.ingest._document import openapi_document
 from ahcollector.ingest._headers import IPNetwork
 from ahcollector.ingest._shell import Check
 from ahcollector.ingest.app import ingest_app
@@ -12,4 +13,5 @@ __all__ = [
     "IngestLimits",
     "SeriesBudget",
     "ingest_app",
+    "openapi_document",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -21,13 +20,11 @@ __all__ = [
     "client_ip",
     "etag_matches",
     "ip_key",
-    "request_id",
     "token_hash",
 ]
 
 IPNetwork = IPv4Network | IPv6Network
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _TOKEN_CHARS_MAX = 1024
 _IPV6_CLIENT_BITS = 64
 
@@ -61,11 +58,6 @@ def check_protocol(version: str | None) -> None:
         raise RequestRefusedError(
             Code.UPGRADE_REQUIRED, f"X-AH-Proto must be {PROTOCOL_VERSION}: upgrade the agent"
         )
-
-
-def request_id(given: str | None, fresh: str) -> str:
-    """Return the caller's id of the request when it is fit for a log line, else `fresh`."""
-    return given if given is not None and _REQUEST_ID.fullmatch(given) else fresh
 
 
 def body_format(content_type: str | None) -> Format:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-import anyio
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from ahcollector.errors import CollectorError, RequestRefusedError
+from ahcollector._readiness import Check, dependencies
+from ahcollector._request_ids import request_id
+from ahcollector.errors import RequestRefusedError
 from ahcollector.ingest._answers import refusal_answer
-from ahcollector.ingest._headers import Format, answer_format, request_id
+from ahcollector.ingest._headers import Format, answer_format
 from ahcollector.metrics import INGEST_REQUESTS, Metrics
 from ahwire import Rng
 from ahwire.status import Code
@@ -21,15 +22,10 @@ __all__ = ["Check", "Handler", "Probes", "Refuse", "Shell", "form_of"]
 
 _log = logging.getLogger("ahcollector.ingest")
 
-Check = Callable[[], Awaitable[None]]
-"""Returns when a dependency can be used, else raises CollectorError, OSError or TimeoutError."""
-
 Handler = Callable[[Request], Awaitable[Response]]
 
 Refuse = Callable[[Request, RequestRefusedError], Response]
 """Writes a refusal as the callers of a door read it."""
-
-_CHECK_SECONDS = 2.0
 
 
 def form_of(request: Request) -> Format:
@@ -130,24 +126,9 @@ class Probes:
 
     async def ready(self, _request: Request) -> Response:
         """Ask all dependencies at once, each for at most two seconds."""
-        found: dict[str, str] = {}
-
-        async def ask(name: str, check: Check) -> None:
-            try:
-                with anyio.fail_after(_CHECK_SECONDS):
-                    await check()
-            except TimeoutError:
-                found[name] = f"no answer within {_CHECK_SECONDS:g} s"
-            except (CollectorError, OSError) as error:
-                found[name] = str(error)
-            else:
-                found[name] = "ok"
-
-        async with anyio.create_task_group() as group:
-            for name, check in self._checks.items():
-                group.start_soon(ask, name, check)
+        found = await dependencies(self._checks)
         ready = all(state == "ok" for state in found.values())
         return JSONResponse(
-            {"status": "ready" if ready else "not ready", "checks": dict(sorted(found.items()))},
+            {"status": "ready" if ready else "not ready", "checks": found},
             status_code=200 if ready else 503,
         )

@@ -11,6 +11,7 @@ route                                  does
 ``POST /agent/v1/inventory``           passes an inventory on
 ``POST /api/v1/write``                 takes Prometheus remote write, 1.0 and 2.0
 ``POST /v1/metrics``                   takes metrics of OpenTelemetry, OTLP/HTTP
+``GET /agent/v1/openapi.json``         describes this door; no token
 ``GET /healthz``, ``GET /readyz``      the process lives; each dependency can be used
 =====================================  =======================================================
 """
@@ -36,10 +37,12 @@ from ahcollector.errors import HubError
 from ahcollector.hub.base import Hub
 from ahcollector.ingest._answers import answer
 from ahcollector.ingest._batches import BatchIntake
-from ahcollector.ingest._body import interval_named, parse, read_body
+from ahcollector.ingest._body import interval_named, parse, parse_batch, read_body
+from ahcollector.ingest._document import show_document
 from ahcollector.ingest._foreign import ForeignDoor
 from ahcollector.ingest._gate import Gate
 from ahcollector.ingest._headers import (
+    Format,
     IPNetwork,
     answer_format,
     body_format,
@@ -56,7 +59,7 @@ from ahcollector.presence.base import Presence
 from ahcollector.registry.resolver import Resolver
 from ahcollector.registry.settings import CompanySettingsCache
 from ahwire import Rng
-from ahwire.agent_pb2 import EnrollRequest, Inventory, MetricsBatch
+from ahwire.agent_pb2 import EnrollRequest, Inventory
 from ahwire.status import Code
 
 __all__ = ["Check", "ingest_app"]
@@ -143,6 +146,7 @@ def ingest_app(
                 methods=["POST"],
             ),
             Route("/v1/metrics", shell.around(otlp.metrics, otlp.refuse), methods=["POST"]),
+            Route("/agent/v1/openapi.json", show_document, methods=["GET"]),
             Route("/healthz", probes.health, methods=["GET"]),
             Route("/readyz", probes.ready, methods=["GET"]),
         ],
@@ -177,9 +181,10 @@ class _Doors:
     async def metrics(self, request: Request) -> Response:
         passed = await self._gate.metrics(request.headers)
         request.state.agent_id = passed.agent.agent_id
-        batch = await self._message(
-            request, MetricsBatch, self._limits.compressed_bytes_max, self._limits.plain_bytes_max
+        form, body = await self._body(
+            request, self._limits.compressed_bytes_max, self._limits.plain_bytes_max
         )
+        batch = parse_batch(body, form, series_max=self._limits.batch.points_per_batch)
         await self._gate.heard_interval(passed.agent, interval_named(batch))
         company = self._settings.current(passed.agent.company_id)
         outcome = await self._intake.take(
@@ -249,11 +254,12 @@ class _Doors:
 
     async def _small(self, request: Request, message: type[M]) -> M:
         most = self._limits.small_body_bytes_max
-        return await self._message(request, message, most, most)
+        form, body = await self._body(request, most, most)
+        return parse(body, message, form)
 
-    async def _message(
-        self, request: Request, message: type[M], compressed_bytes_max: int, plain_bytes_max: int
-    ) -> M:
+    async def _body(
+        self, request: Request, compressed_bytes_max: int, plain_bytes_max: int
+    ) -> tuple[Format, bytes]:
         form = body_format(request.headers.get("content-type"))
         declared = request.headers.get("content-length", "")
         body = await read_body(
@@ -264,4 +270,4 @@ class _Doors:
             plain_bytes_max=plain_bytes_max,
             timeout_seconds=self._limits.body_timeout_seconds,
         )
-        return parse(body, message, form)
+        return form, body

@@ -1,0 +1,37 @@
+"""Whether what a process needs can be used: asked of everything at once, in bounded time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import anyio
+
+from ahcollector.errors import CollectorError
+
+__all__ = ["Check", "dependencies"]
+
+Check = Callable[[], Awaitable[None]]
+"""Returns when a dependency can be used, else raises CollectorError, OSError or TimeoutError."""
+
+_CHECK_SECONDS = 2.0
+
+
+async def dependencies(checks: Mapping[str, Check]) -> dict[str, str]:
+    """Return by dependency ``ok``, or what is wrong with it; each has at most two seconds."""
+    found: dict[str, str] = {}
+
+    async def ask(name: str, check: Check) -> None:
+        try:
+            with anyio.fail_after(_CHECK_SECONDS):
+                await check()
+        except TimeoutError:
+            found[name] = f"no answer within {_CHECK_SECONDS:g} s"
+        except (CollectorError, OSError) as error:
+            found[name] = str(error) or type(error).__name__
+        else:
+            found[name] = "ok"
+
+    async with anyio.create_task_group() as group:
+        for name, check in checks.items():
+            group.start_soon(ask, name, check)
+    return dict(sorted(found.items()))
