@@ -141,7 +141,7 @@ def test_the_text_of_the_error_names_field_and_way_out():
 
 @pytest.mark.parametrize("whole", [None, [], "rule", 1])
 def test_what_is_no_object_is_no_rule(whole):
-    assert "not an object" in faults(whole)[""]
+    assert "write an object, {…}" in faults(whole)[""]
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,8 @@ from ahrules._draft import EventDraft, EventKey, event_key
 from ahrules._explain import ConditionResult, Explanation, explain
 from ahrules._limiter import Limiter, LocalLimiter, RateLimit, TokenBucketLimiter
 from ahrules._predicates import All, AnyOf, Condition, Lookup, Not, Op, Predicate
-from ahrules._rule import (
-    Filters,
-    NotificationRule,
-    RuleSchedule,
-)
+from ahrules._rule import NotificationRule
+from ahrules._rule_parts import Filters, RuleSchedule
 from ahrules._ruleset import RuleError, RuleKey, RuleSet, compile_rules
 from ahrules._schedule import OVERFLOW_SCHEDULE, Schedule, Unit
 from ahrules._zones import check_zone, load_zone, zone_names

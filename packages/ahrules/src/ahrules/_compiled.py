@@ -6,6 +6,7 @@ from attrs import field, frozen
 
 from ahrules._evaluate import (
     NO_ANSWERS,
+    NO_PAYLOAD,
     Answers,
     ClosedTest,
     Holds,
@@ -18,7 +19,6 @@ from ahrules._predicates import Lookup
 from ahrules._rule import NotificationRule
 
 _ALWAYS: Final = ClosedTest(lambda _payload: True)
-_NO_PAYLOAD: Final[Payload] = {}
 
 
 @frozen(kw_only=True)
@@ -34,7 +34,7 @@ class RuleMatch:
     rule: NotificationRule
     lookups: tuple[Lookup, ...] = ()
     _test: Test = field(default=_ALWAYS, alias="test", eq=False, repr=False)
-    _payload: Payload = field(default=_NO_PAYLOAD, alias="payload", eq=False, repr=False)
+    _payload: Payload = field(default=NO_PAYLOAD, alias="payload", eq=False, repr=False)
 
     @property
     def rule_id(self) -> str:

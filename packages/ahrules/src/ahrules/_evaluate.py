@@ -22,6 +22,7 @@ Payload: TypeAlias = Mapping[str, Any]
 Holds: TypeAlias = Callable[[Payload], bool]
 
 NO_ANSWERS: Final[Answers] = {}
+NO_PAYLOAD: Final[Payload] = {}
 
 _MISSING: Final = object()
 _NUMBER: Final = float

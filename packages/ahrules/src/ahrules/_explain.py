@@ -10,7 +10,8 @@ from ahrules._index import TenantIndex
 from ahrules._patterns import PatternCache
 from ahrules._predicates import All, AnyOf, Condition, Lookup, Not, Predicate
 from ahrules._reading import shown
-from ahrules._rule import Filters, NotificationRule
+from ahrules._rule import NotificationRule
+from ahrules._rule_parts import Filters
 from ahwire.notification import IncidentEvent
 
 

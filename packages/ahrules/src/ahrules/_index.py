@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import Final, TypeAlias, cast
 
 from ahrules._compiled import PredicatedRule, RuleMatch
-from ahrules._evaluate import Payload
+from ahrules._evaluate import NO_PAYLOAD, Payload
 from ahrules._globs import Globs
 from ahrules._networks import NO_SPANS, Spans, ipv4_number, network_key, read_address
 from ahrules._patterns import PatternCache, is_glob
@@ -28,13 +28,11 @@ from ahwire.notification import IncidentEvent
 Entry: TypeAlias = RuleMatch | PredicatedRule
 Kind: TypeAlias = Hashable
 Table: TypeAlias = Mapping[Hashable, Posting]
-Added: TypeAlias = defaultdict[Hashable, list[int]]
-Removed: TypeAlias = defaultdict[Hashable, list[int]]
-Changes: TypeAlias = defaultdict[Kind, tuple[Added, Removed]]
+Positions: TypeAlias = defaultdict[Hashable, list[int]]
+Changes: TypeAlias = defaultdict[Kind, tuple[Positions, Positions]]
 Value: TypeAlias = tuple[Kind, Hashable]
 
 _EMPTY: Final[Table] = {}
-_NO_PAYLOAD: Final[Payload] = {}
 
 # The kinds of values; the address tables are of the kind (version, how many bits may differ).
 _SEVERITY: Final = "severity"
@@ -151,7 +149,7 @@ class TenantIndex:
         """Return what an event of the tenant matches, sorted by rule id; never raises."""
         mask = self.candidates(event)
         found: list[RuleMatch] = []
-        entries, payload = self._entries, event.payload or _NO_PAYLOAD
+        entries, payload = self._entries, event.payload or NO_PAYLOAD
         if mask.bit_count() > FEW:
             for position in positions(mask):
                 _ask(entries[position], payload, found)

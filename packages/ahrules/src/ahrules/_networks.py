@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
-from ahrules._reading import shown
+from ahrules._reading import wrong
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -40,11 +40,19 @@ def canonical_network(text: object) -> str:
     Raises:
         NetworkTextError: The text names none.
     """
-    if isinstance(text, str) and _plain_ipv4(text) is not None:
-        return text.removesuffix("/32")
+    plain = plain_network(text)
+    if plain is not None:
+        return plain
     network = _read_network(text)
     alone = network.prefixlen == network.max_prefixlen
     return str(network.network_address if alone else network)
+
+
+def plain_network(text: object) -> str | None:
+    """Return the one spelling of a text that is plainly a network of IPv4; else None."""
+    if type(text) is str and _plain_ipv4(text) is not None:
+        return text.removesuffix("/32")
+    return None
 
 
 def network_key(text: str) -> NetworkKey:
@@ -156,7 +164,8 @@ def _plain_ipv4(text: str) -> tuple[int, int] | None:
 def _read_network(text: object) -> Network:
     # ipaddress takes numbers, and True for 0.0.0.1: only text can be meant.
     if not isinstance(text, str):
-        raise NetworkTextError(f"{shown(text)} is not a text; write an address such as '10.1.2.3'")
+        way_out = "write an address such as '10.1.2.3'"
+        raise NetworkTextError(wrong(text, "is not a text", way_out))
     if len(text) <= _TEXT_CHARS_MAX:
         if "%" in text:
             raise NetworkTextError(

@@ -84,8 +84,10 @@ def counted_chars(host: str) -> int:
 
     None for a host as it stands, and for a glob that is one `*`: these are asked without a pattern.
     """
+    if not is_glob(host):
+        return 0
     signs = sum(host.count(sign) for sign in GLOB_SIGNS)
-    if signs == 0 or (signs == 1 and "*" in host):
+    if signs == 1 and "*" in host:
         return 0
     return max(len(host), GLOB_CHARS_COUNTED_MIN)
 

@@ -36,12 +36,6 @@ def as_mask(posting: Posting) -> int:
 
 def positions(mask: int) -> Iterator[int]:
     """Yield the positions in a mask, the highest first, in time linear in its length."""
-    if mask.bit_count() <= FEW:
-        while mask:
-            position = mask.bit_length() - 1
-            mask ^= 1 << position
-            yield position
-        return
     whole = mask.to_bytes(mask.bit_length() // 8 + 1, "little")
     for index in range(len(whole) - 1, -1, -1):
         for bit in _BITS_OF_BYTE[whole[index]]:

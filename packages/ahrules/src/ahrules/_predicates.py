@@ -26,7 +26,7 @@ from ahrules._limits import (
 )
 from ahrules._networks import NetworkTextError, canonical_network
 from ahrules._patterns import PatternError, compile_pattern
-from ahrules._reading import Faults, is_number, join, members, shown
+from ahrules._reading import Faults, is_number, join, members, shown, wrong
 
 Scalar: TypeAlias = str | int | float | bool
 
@@ -175,7 +175,8 @@ class PredicateReader:
             return None if negated is None else Not(negated)
         inner = found[kind]
         if not isinstance(inner, list | tuple) or not inner:
-            self.faults.add(inner_path, f"{shown(inner)} is not a list of at least one predicate")
+            way_out = "write a list of at least one predicate"
+            self.faults.add(inner_path, wrong(inner, "cannot be used", way_out))
             return None
         predicates = self.read_all(inner_path, inner, depth)
         return All(predicates) if kind == "all" else AnyOf(predicates)
@@ -271,8 +272,9 @@ class PredicateReader:
             return None
         if isinstance(value, bool) or is_number(value):
             return cast("Scalar", value)
+        way_out = "write a text, a finite number, true or false"
         hint = "; ask for a missing field by exists" if value is None else ""
-        self.faults.add(path, f"{shown(value)} is not a text, a finite number, true or false{hint}")
+        self.faults.add(path, wrong(value, "cannot be compared with", way_out + hint))
         return None
 
     def _network(self, path: str, value: object) -> str | None:

@@ -50,6 +50,11 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..."
 
 
+def wrong(value: object, what: str, way_out: str) -> str:
+    """Return the message of a value that is not what it must be; null counts as absent."""
+    return f"is missing; {way_out}" if value is None else f"{shown(value)} {what}; {way_out}"
+
+
 def join(path: str, name: str) -> str:
     """Return the path of a field inside another."""
     return f"{path}.{name}" if path else name
@@ -94,7 +99,7 @@ class Faults:
         # To ask whether it is a Mapping takes far longer, and decoded JSON has dicts.
         if type(value) is dict or isinstance(value, Mapping):
             return value
-        self.add(path, f"{shown(value)} is not an object; write {{…}}")
+        self.add(path, wrong(value, "is not an object", "write an object, {…}"))
         return None
 
     def text(
@@ -106,8 +111,10 @@ class Faults:
         chars_max: int = TEXT_CHARS_MAX,
     ) -> str | None:
         """Return `value` if it is a text of allowed length that can be written as UTF-8."""
+        if type(value) is str and chars_min <= len(value) <= chars_max and value.isascii():
+            return value  # nearly all are
         if not isinstance(value, str):
-            self.add(path, f"{shown(value)} is not a text; write it in quotes")
+            self.add(path, wrong(value, "is not a text", "write a text in quotes"))
         elif len(value) < chars_min:
             self.add(path, "is empty; write at least one character")
         elif len(value) > chars_max:
@@ -122,22 +129,45 @@ class Faults:
         """Return `value` if it is true or false."""
         if isinstance(value, bool):
             return value
-        self.add(path, f"{shown(value)} is neither true nor false")
+        self.add(path, wrong(value, "is neither true nor false", "write one of the two"))
         return None
 
     def choice(self, path: str, value: object, choices: Mapping[str, C]) -> C | None:
         """Return the member of an enumeration, given as `members`, whose value is `value`."""
         found = choices.get(value) if isinstance(value, str) else None
         if found is None:
-            self.add(path, f"{shown(value)} is none of {', '.join(choices)}")
+            known = ", ".join(choices)
+            text = f"is missing; write one of {known}"
+            self.add(path, text if value is None else f"{shown(value)} is none of {known}")
         return found
+
+    def plain_items(
+        self, value: object, plain: Callable[[object], T | None]
+    ) -> tuple[T, ...] | None:
+        """Return what `items` does where all is plainly well formed; None: ask `items`.
+
+        Args:
+            value: The list.
+            plain: Makes the item of what is plainly well formed, and None of anything else.
+        """
+        if type(value) is not list:
+            return None
+        total = self._values_count + len(value)
+        if not 0 < len(value) <= FILTER_VALUES_MAX or total > RULE_VALUES_MAX:
+            return None
+        found = [*map(plain, value)]
+        if None in found:
+            return None
+        self._values_count = total
+        return tuple(found if len(found) == 1 else dict.fromkeys(found))  # type: ignore[arg-type]  # none is None
 
     def items(
         self, path: str, value: object, read: Callable[[str, object], T | None]
     ) -> tuple[T, ...] | None:
         """Return what `read` makes of each item of a non-empty list, without repetitions."""
         if not isinstance(value, list | tuple):
-            self.add(path, f"{shown(value)} is not a list; write [{shown(value)}]")
+            inner = "…" if value is None else shown(value)
+            self.add(path, wrong(value, "is not a list", f"write [{inner}]"))
             return None
         if not value:
             self.add(
@@ -160,12 +190,11 @@ class Faults:
             only = read(f"{path}[0]", value[0])
             return None if only is None else (only,)
         kept: dict[T, None] = {}
-        faults = self.found
         for index, item in enumerate(value):
             found = read(f"{path}[{index}]", item)
             if found is not None:
                 kept[found] = None
-            elif len(faults) >= FAULTS_MAX:
+            elif self.are_many:
                 break
         return tuple(kept)
 
@@ -201,6 +230,11 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def is_plain_text(value: object) -> TypeGuard[str]:
+    """Tell whether `Faults.text` plainly takes a value."""
+    return type(value) is str and 1 <= len(value) <= TEXT_CHARS_MAX and value.isascii()
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

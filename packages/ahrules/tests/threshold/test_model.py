@@ -36,6 +36,7 @@ class Watched:
         self.over = []  # ts since the condition of an open alert is over
         self.peaks = []
         self.reminded = set()
+        self.opened_early = False  # before the first tick after a restart
         self.value = None
         self.window_from = -math.inf  # earlier points do not count in the window
 
@@ -84,8 +85,14 @@ class Model:
                 watch.born = min(watch.born, now)
             for key, arrived in self.points.items():
                 self.points[key] = [(*point[:3], min(point[3], now)) for point in arrived]
+        is_first = self.now == -math.inf
         self.now = now
         for rule_id, key in list(self.watched):
+            watch = self.watched[rule_id, key]
+            if is_first and watch.opened_early and watch.started is not None:
+                # Told just now, from a backlog: not once more as a reminder.
+                watch.reminded = set(self.due(self.rules[rule_id], watch))
+            watch.opened_early = False
             self.look(self.rules[rule_id], key, self.watched[rule_id, key])
 
     def host_seen(self, server, ts):
@@ -97,6 +104,7 @@ class Model:
         self.seen = {}
         for watch in self.watched.values():
             watch.born = -math.inf
+            watch.opened_early = False
         for key, arrived in self.points.items():
             self.points[key] = [(*point[:3], -math.inf) for point in arrived]
 
@@ -203,6 +211,8 @@ class Model:
             watch.held = []
             if self.now > -math.inf:
                 watch.reminded = set(self.due(rule, watch))
+            else:
+                watch.opened_early = True
             self.tell("opened", "condition", rule, key, watch, ts)
 
     def close(self, watch):

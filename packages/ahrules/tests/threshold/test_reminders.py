@@ -49,6 +49,37 @@ def test_an_alert_that_begins_in_the_past_is_not_reminded_at_once(bench, rule):
     assert [at for at, *_ in one.ticks(3_610, 3_700)] == [3_660]
 
 
+def test_an_alert_that_opens_before_the_first_tick_is_not_told_beside_a_reminder(bench, rule):
+    """After a restart points come first: those of a backlog open what is old already."""
+    one = bench(rule(reminder_seconds=60, no_data="keep"), rule(rule_id="r2", threshold=99))
+    one.restart()
+    assert one.point(0, 95) == [("opened", "condition")]
+    assert [at for at, *_ in one.ticks(3_610, 3_700)] == [3_660]
+
+
+def test_an_alert_that_ended_and_began_again_before_the_first_tick_is_reminded_in_time(bench, rule):
+    one = bench(rule(reminder_seconds=60, no_data="keep"))
+    one.points([95, 5, 95])
+    assert [at for at, *_ in one.ticks(100, 200)] == [140, 200]
+
+
+def test_what_was_open_before_the_restart_is_reminded_although_a_point_came_first(bench, rule):
+    one = bench(rule(reminder_seconds=60, no_data="keep"))
+    one.tick(0)
+    one.point(0, 95)
+    one.restart()
+    assert one.point(10, 96) == []
+    assert [at for at, *_ in one.ticks(1_000, 1_030)] == [1_000, 1_020]
+
+
+def test_an_opening_before_a_restore_leaves_nothing_behind(bench, rule):
+    one = bench(rule(reminder_seconds=60, no_data="keep"))
+    one.point(0, 95)
+    kept = one.evaluator.snapshot()
+    one.evaluator.restore(kept)
+    assert one.ticks(600, 600) == [(600, "reminder", "condition")]
+
+
 def test_no_reminder_after_the_end_and_none_without_an_interval(bench, rule):
     one = bench(rule(reminder_seconds=60), rule(rule_id="r2"))
     one.tick(0)

@@ -73,6 +73,8 @@ class Evaluator:
         self._now = NEVER
         self._start = NEVER
         self._spread = 0.0
+        # Watches whose alert opened before the first tick: how late that was is not known yet.
+        self._opened_early: set[Watch] = set()
 
     # ------------------------------------------------------------------------------ what is told
 
@@ -142,6 +144,9 @@ class Evaluator:
         if now < self._now:
             self._registry.turn_back(now)
         self._now = now
+        for watch in self._opened_early:
+            watch.pass_reminders(now)
+        self._opened_early.clear()
         told: list[Transition] = []
         gone = [
             tracked
@@ -269,6 +274,7 @@ class Evaluator:
         registry.epoch, registry.drops = old.epoch + 1, old.drops
         self._registry = registry
         self._now = self._start = NEVER
+        self._opened_early.clear()
         for tracked in found.count():
             registry.place(tracked)
 
@@ -316,9 +322,12 @@ class Evaluator:
                 continue
             moves = watch.judge(ts, seen, last_ts)
             self._teller.tell(tracked, watch, moves, ts, told)
-            if moves and moves[-1].kind is TransitionKind.OPENED and self._now > NEVER:
+            if moves and moves[-1].kind is TransitionKind.OPENED:
                 # An alert that begins in the past is told once, not once more as a reminder.
-                watch.pass_reminders(self._now)
+                if self._now > NEVER:
+                    watch.pass_reminders(self._now)
+                else:
+                    self._opened_early.add(watch)
         return told
 
     def _take_late(self, tracked: Tracked, ts: float, value: float) -> list[Transition]:

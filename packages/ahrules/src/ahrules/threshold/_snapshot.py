@@ -90,7 +90,7 @@ def encode(
         lines.append(_dump(_series_row(tracked)))
         count += 1
         if count % series_max == 0:
-            part = ("\n".join(lines) + "\n").encode()
+            part = _joined(lines)
             crc = zlib.crc32(part, crc)
             lines = []
             yield part
@@ -98,9 +98,13 @@ def encode(
                 raise SnapshotError(
                     "the rules were changed while the snapshot was made; begin anew"
                 )
-    part = "".join(f"{line}\n" for line in lines).encode()
+    part = _joined(lines)
     crc = zlib.crc32(part, crc)
-    yield part + f"{_dump({'series': count, 'crc32': crc})}\n".encode()
+    yield part + _joined([_dump({"series": count, "crc32": crc})])
+
+
+def _joined(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 @frozen(kw_only=True)
