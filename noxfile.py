@@ -45,6 +45,7 @@ COVERAGE_PERCENT_ELSE = 95
 # What the tests of a package alone may use beside its own dependencies.
 TEST_REQUIREMENTS = ["aiosmtpd>=1.4.5", "anyio>=4.4", "cryptography>=42", "hypercorn>=0.17"]
 TEST_REQUIREMENTS += ["hypothesis>=6.100", "pytest>=8.2", "pytest-xdist>=3.6", "trio>=0.25"]
+TEST_REQUIREMENTS += ["openapi-spec-validator>=0.7"]
 
 # Idle workers take tests from busy ones. Up to four: more would make real timeouts tight.
 ON_ALL_CORES = ("-n", str(max(2, min(4, os.cpu_count() or 1))), "--dist", "worksteal")
