@@ -28,6 +28,7 @@ class PrometheusServer(Service):
         self,
         *,
         config: Mapping[str, Any] | None = None,
+        scrapes_itself: bool = False,
         flags: Sequence[str] = (),
         start_timeout_seconds: float = 60.0,
         stop_timeout_seconds: float = 20.0,
@@ -36,6 +37,7 @@ class PrometheusServer(Service):
 
         Args:
             config: The sections of the file (`scrape_configs`, `remote_write` …); none by default.
+            scrapes_itself: Adds a job called prometheus, whose target is this server.
             flags: Added to the command line; they come last and win.
             start_timeout_seconds: How long the start may take.
             stop_timeout_seconds: How long an orderly end may take.
@@ -45,6 +47,7 @@ class PrometheusServer(Service):
             stop_timeout_seconds=stop_timeout_seconds,
         )
         self._config = dict(config or {})
+        self._scrapes_itself = scrapes_itself
         self._flags = tuple(flags)
 
     @property
@@ -72,9 +75,16 @@ class PrometheusServer(Service):
         return found
 
     def _prepare(self) -> None:
+        config = dict(self._config)
+        if self._scrapes_itself:
+            own = {
+                "job_name": "prometheus",
+                "static_configs": [{"targets": [self.address]}],
+            }
+            config["scrape_configs"] = [*config.get("scrape_configs", []), own]
         # JSON is YAML.
         path = self.directory / "prometheus.yml"
-        path.write_text(json.dumps(self._config), encoding="utf-8")
+        path.write_text(json.dumps(config), encoding="utf-8")
 
     def _command(self) -> list[str]:
         return [

@@ -44,8 +44,8 @@ class ListBus:
 
 
 class World:
-    def __init__(self, *, limits=None, hub=True, budget=None, **app):
-        self.clock = FakeClock(1_790_000_000.0)
+    def __init__(self, *, limits=None, hub=True, budget=None, clock=None, **app):
+        self.clock = clock or FakeClock(1_790_000_000.0)
         self.hub = FakeHub()
         self.bus = ListBus()
         self.metrics = PrometheusMetrics()

@@ -262,7 +262,7 @@ anyio.run(main)
 """
 
 
-@pytest.mark.parametrize("case", MANY)
+@pytest.mark.parametrize("case", ["empty metadata", "a million labels", "empty series of 2.0"])
 def test_a_million_pieces_cost_the_process_no_more_than_their_own_bytes(case):
     content_type, body = MANY[case]
     done = subprocess.run(

@@ -1,0 +1,302 @@
+"""Real senders deliver to the door: a Prometheus server (1.0), vmagent (1.0), and one of 2.0.
+
+What is on the bus afterwards is compared with what was exposed, sample by sample; in the middle the
+bus is full for ten seconds, and one series has more labels than are taken.
+"""
+
+import math
+import random
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+import uvicorn
+from remote_write_sender import TWO, block, headers, message_2
+
+from ahcollector.clock import SystemClock
+from ahwire.names import metric_name
+from testkit import PrometheusServer, VmagentServer, wait_until
+
+pytestmark = pytest.mark.service
+
+OUTAGE_SECONDS = 10.0
+WAIT_SECONDS = 60.0
+TRIES_MAX = 100
+WIDE = ",".join(f'l{number:02}="x"' for number in range(30))
+
+
+class Target(BaseHTTPRequestHandler):
+    """Exposes another value at each scrape, and beside it what is odd."""
+
+    def do_GET(self):
+        self.server.ticks += 1
+        ticks = self.server.ticks
+        body = f"""\
+# TYPE demo_ticks_total counter
+demo_ticks_total {ticks}
+demo_temperature{{zone="Nord-Süd",path="/a\\"b\\\\c",empty=""}} {math.sin(ticks)}
+demo:recorded:rate5m {ticks / 7}
+demo_nothing NaN
+demo_infinite{{le="+Inf"}} +Inf
+demo_wide{{{WIDE}}} {ticks}
+"""
+        if ticks % 5 == 0:  # a series that comes and goes: the sender marks its end
+            body += f"demo_now_and_then {ticks}\n"
+        payload = body.encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def target():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Target) as server:
+        server.ticks = 0
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+class Door:
+    """The application of a world behind uvicorn, with a note of every answer."""
+
+    def __init__(self, world):
+        self.world = world
+        self.answers = []
+        config = uvicorn.Config(
+            self._app, host="127.0.0.1", port=0, log_level="warning", interface="asgi3"
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run)
+
+    async def _app(self, scope, receive, send):
+        async def noting(message):
+            if message["type"] == "http.response.start":
+                found = dict(message["headers"])
+                self.answers.append((message["status"], found.get(b"x-ah-code", b"").decode()))
+            await send(message)
+
+        await self.world.app(scope, receive, noting)
+
+    def __enter__(self):
+        self._thread.start()
+        wait_until(lambda: self._server.started, what="uvicorn to listen")
+        (listener,) = self._server.servers[0].sockets
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}/api/v1/write"
+        return self
+
+    def __exit__(self, *error):
+        self._server.should_exit = True
+        self._thread.join()
+
+    def stored(self):
+        """{labels without the tenant: {ms: value}} of what is on the bus."""
+        found = {}
+        for batch in list(self.world.bus.batches):
+            for series in batch.series:
+                labels = dict(series.labels)
+                assert (labels.pop("company_id"), labels.pop("server_id")) == ("acme", "web-1")
+                found.setdefault(frozenset(labels.items()), {}).update(series.points)
+        return found
+
+    def values(self, name):
+        """All values of a metric of the target, by time."""
+        points = {}
+        for labels, held in self.stored().items():
+            if ("__name__", name) in labels:
+                points.update(held)
+        return [points[ts_ms] for ts_ms in sorted(points)]
+
+    def outage(self):
+        """No room on the bus for ten seconds, in which somebody asks."""
+        self.world.bus.full = True
+        time.sleep(OUTAGE_SECONDS)
+        assert (503, "unavailable") in self.answers
+        self.world.bus.full = False
+
+
+@pytest.fixture
+def door(make_world):
+    world = make_world(clock=SystemClock())
+    world.hub.active("agent-1", world.token)
+    with Door(world) as served:
+        yield served
+
+
+def scrape(**targets):
+    return {
+        "global": {"scrape_interval": "1s"},
+        "scrape_configs": [
+            {"job_name": job, "static_configs": [{"targets": [address]}]}
+            for job, address in targets.items()
+        ],
+    }
+
+
+def own_name(labels):
+    """The labels of a series as Prometheus tells it, in the form in which we store it."""
+    return frozenset({**labels, "__name__": metric_name(labels["__name__"])}.items())
+
+
+def test_a_real_prometheus_delivers_every_sample_through_an_outage(door, target, start_service):
+    writes = {
+        "url": door.url,
+        "authorization": {"credentials": door.world.token},
+        "queue_config": {"batch_send_deadline": "1s", "min_shards": 1},
+    }
+    targets = scrape(demo=f"127.0.0.1:{target.server_port}")
+    # Itself too: some seven hundred series that nobody made up for this test.
+    server = start_service(
+        PrometheusServer, config={**targets, "remote_write": [writes]}, scrapes_itself=True
+    )
+    wait_until(lambda: target.ticks >= 5, what="scrapes", timeout_seconds=WAIT_SECONDS)
+    door.outage()
+    goal = target.ticks + 6
+    wait_until(lambda: target.ticks >= goal, what="more scrapes", timeout_seconds=WAIT_SECONDS)
+
+    kept = {
+        own_name(one["metric"]): {
+            round(seconds * 1000): float(value)
+            for seconds, value in one["values"]
+            if math.isfinite(float(value))
+        }
+        for one in server.query('{__name__=~".+"}[1h]')
+        if len(one["metric"]) < 30
+    }
+    kept = {labels: points for labels, points in kept.items() if points}
+
+    def behind():
+        stored = door.stored()
+        return [
+            labels
+            for labels, points in kept.items()
+            if not points.items() <= stored.get(labels, {}).items()
+        ]
+
+    wait_until(lambda: not behind(), what="every sample on the bus", timeout_seconds=WAIT_SECONDS)
+    names = {dict(labels)["__name__"] for labels in kept}
+    assert {"ah_demo_ticks_total", "ah_demo_recorded_rate5m", "ah_up"} <= names
+    assert len(kept) > 300
+    # None twice, none made up: what the target exposed, from the first scrape on.
+    ticks = door.values("ah_demo_ticks_total")
+    assert ticks == [float(number) for number in range(1, len(ticks) + 1)]
+    assert len(ticks) >= goal - 1
+    assert door.values("ah_demo_wide") == []
+    assert (400, "invalid_series") in door.answers
+    assert {status for status, _ in door.answers} <= {204, 400, 503}
+    assert "too_many_labels" in server.log.read_text(encoding="utf-8")
+    text = door.world.metrics.exposition().decode()
+    assert 'ahc_ingest_dropped_points_total{code="stale_marker"}' in text
+
+
+def test_a_real_vmagent_delivers_every_sample_through_an_outage(door, target, start_service):
+    agent = start_service(
+        VmagentServer,
+        remote_write_url=door.url,
+        bearer_token=door.world.token,
+        config=scrape(demo=f"127.0.0.1:{target.server_port}"),
+        flags=["-remoteWrite.flushInterval=1s"],
+    )
+    wait_until(
+        lambda: len(door.values("ah_demo_ticks_total")) >= 3,
+        what="scrapes on the bus",
+        timeout_seconds=WAIT_SECONDS,
+    )
+    door.outage()
+    goal = target.ticks + 6
+
+    def all_there():
+        ticks = door.values("ah_demo_ticks_total")
+        warmth = door.values("ah_demo_temperature")[: len(ticks)]
+        return (
+            len(ticks) >= goal
+            and ticks == [float(tick) for tick in range(1, len(ticks) + 1)]
+            and warmth == pytest.approx([math.sin(tick) for tick in ticks])
+        )
+
+    # What it could not send waits in a queue of its own, and comes after what is newer.
+    wait_until(all_there, what="every scrape on the bus", timeout_seconds=WAIT_SECONDS)
+    assert door.values("ah_demo_wide") == []
+    assert (400, "invalid_series") in door.answers
+    assert {status for status, _ in door.answers} <= {204, 400, 503}
+    assert agent.pid is not None
+
+
+class Sender:
+    """Sends as the specification of 2.0 tells a sender to: again on 5xx, on otherwise."""
+
+    def __init__(self, url, token):
+        self._url = url
+        self._token = token
+        self._client = httpx.Client()
+        self.retries = 0
+        self.refusals = []
+        self.written = 0
+
+    def send(self, *series):
+        body = block(message_2(*series))
+        step_seconds = 0.03
+        while True:
+            answer = self._client.post(
+                self._url, content=body, headers=headers(self._token, TWO), timeout=10
+            )
+            if answer.status_code < 500:
+                break
+            self.retries += 1
+            assert self.retries < TRIES_MAX, f"{answer.status_code}: {answer.text}"
+            asked = float(answer.headers.get("retry-after", 0))
+            # The answer may ask for longer than this test has time for.
+            time.sleep(min(max(step_seconds, asked), 1.0))
+            step_seconds = min(step_seconds * 2, 5.0)
+        self.written += int(answer.headers["x-prometheus-remote-write-samples-written"])
+        if answer.status_code >= 300:
+            self.refusals.append((answer.status_code, answer.text))
+
+    def close(self):
+        self._client.close()
+
+
+def test_a_sender_of_2_0_delivers_every_sample_through_an_outage(door):
+    rng = random.Random(20)
+    sender = Sender(door.url, door.world.token)
+    expected = {}
+    wide = {f"l{number}": "x" for number in range(30)}
+    begin = round(time.time() * 1000) - 60_000
+    back = threading.Timer(3.0, lambda: setattr(door.world.bus, "full", False))
+    for number in range(40):
+        if number == 20:
+            door.world.bus.full = True
+            back.start()
+        stamp = begin + number * 1000
+        series = []
+        for shard in rng.sample(range(8), 5):
+            labels = {"__name__": "demo.load", "shard": str(shard), "zone": "Süd"}
+            value = rng.random()
+            series.append((labels, [(stamp, value)]))
+            expected.setdefault(str(shard), {})[stamp] = value
+        if number % 10 == 3:
+            series.append(({"__name__": "wide", **wide}, [(stamp, 1.0)]))
+            series.append(({"__name__": "native"}, [], 1))
+        sender.send(*series)
+    back.join()
+    sender.close()
+    assert sender.retries > 0
+    assert sender.written == 40 * 5
+    assert len(sender.refusals) == 4
+    for status, text in sender.refusals:
+        assert status == 400
+        assert text.startswith("2 of 7 points refused, others stored: native histograms are not")
+        assert "'wide': it has too many labels" in text
+    assert door.stored() == {
+        frozenset({"__name__": "ah_demo_load", "shard": shard, "zone": "Süd"}.items()): points
+        for shard, points in expected.items()
+    }
