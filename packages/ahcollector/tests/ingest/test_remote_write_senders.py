@@ -6,9 +6,12 @@ bus is full for ten seconds, and one series has more labels than are taken.
 
 import math
 import random
+import re
+import subprocess
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import httpx
 import pytest
@@ -300,3 +303,21 @@ def test_a_sender_of_2_0_delivers_every_sample_through_an_outage(door):
         frozenset({"__name__": "ah_demo_load", "shard": shard, "zone": "Süd"}.items()): points
         for shard, points in expected.items()
     }
+
+
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "how-to" / "send-from-prometheus.md"
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="an installed package has no pages")
+def test_prometheus_takes_the_configuration_of_the_page(start_service, tmp_path):
+    page = PAGE.read_text(encoding="utf-8")
+    (config,) = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    token = tmp_path / "token"
+    token.write_text("a-token")
+    asked = tmp_path / "prometheus.yml"
+    asked.write_text(config.replace("/etc/prometheus/ah-token", str(token)))
+    promtool = start_service(PrometheusServer).executable.with_name("promtool")
+    done = subprocess.run(
+        [promtool, "check", "config", asked], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
