@@ -147,6 +147,14 @@ def limits() -> str:
     return rows(("limit", "value"), lines)
 
 
+def http_admin() -> str:
+    return str(importlib.import_module("http_reference").http_page("ahcollector.admin"))
+
+
+def http_agent() -> str:
+    return str(importlib.import_module("http_reference").http_page("ahcollector.ingest"))
+
+
 TABLES = {
     each.__name__: each
     for each in (
@@ -160,6 +168,8 @@ TABLES = {
         agent_metrics,
         host_metrics,
         limits,
+        http_admin,
+        http_agent,
     )
 }
 

@@ -16,16 +16,23 @@ Check = Callable[[], Awaitable[None]]
 _CHECK_SECONDS = 2.0
 
 
-async def dependencies(checks: Mapping[str, Check]) -> dict[str, str]:
-    """Return by dependency ``ok``, or what is wrong with it; each has at most two seconds."""
+async def dependencies(
+    checks: Mapping[str, Check], *, timeout_seconds: float = _CHECK_SECONDS
+) -> dict[str, str]:
+    """Return by dependency ``ok``, or what is wrong with it.
+
+    Args:
+        checks: Dependencies by name.
+        timeout_seconds: How long each may take; all are asked at once.
+    """
     found: dict[str, str] = {}
 
     async def ask(name: str, check: Check) -> None:
         try:
-            with anyio.fail_after(_CHECK_SECONDS):
+            with anyio.fail_after(timeout_seconds):
                 await check()
         except TimeoutError:
-            found[name] = f"no answer within {_CHECK_SECONDS:g} s"
+            found[name] = f"no answer within {timeout_seconds:g} s"
         except (CollectorError, OSError) as error:
             found[name] = str(error) or type(error).__name__
         else:

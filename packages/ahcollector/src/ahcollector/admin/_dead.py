@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ahcollector.admin._body import Bodies
-from ahcollector.admin._params import page_asked
+from ahcollector.admin._params import LETTER_ID_CHARS_MAX, page_asked
 from ahcollector.admin._views import dead_batch_view, dead_entry_view, dead_letter_view
 from ahcollector.bus.base import Bus, BusDeadLetters
 from ahcollector.clock import AsyncClock
@@ -31,7 +31,6 @@ __all__ = ["DeadBatchDoors", "DeadEntryDoors", "DeadLetterDoors"]
 
 _LEFT_PAGE = 500
 _PAGE_DEFAULT = 100
-_ID_CHARS_MAX = 200
 _SHAPE = 'the body is neither {"ids": [...]}, with texts in the list, nor {"all": true}'
 
 
@@ -203,9 +202,9 @@ async def _chosen(request: Request, bodies: Bodies) -> frozenset[str] | None:
     listed = fields.get("ids", [])
     if not (
         isinstance(listed, list)
-        and all(isinstance(one, str) and len(one) <= _ID_CHARS_MAX for one in listed)
+        and all(isinstance(one, str) and len(one) <= LETTER_ID_CHARS_MAX for one in listed)
         and fields.get("all", True) is True
-        and all(len(one) <= _ID_CHARS_MAX for one in named)
+        and all(len(one) <= LETTER_ID_CHARS_MAX for one in named)
         and not ("all" in fields and named)
     ):
         raise _bad(_SHAPE)

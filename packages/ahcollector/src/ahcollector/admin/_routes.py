@@ -17,7 +17,13 @@ from ahcollector._openapi import (
 )
 from ahcollector.admin import _examples as examples
 from ahcollector.admin._answers import CONFLICT
-from ahcollector.admin._params import METRIC_CHARS_MAX, PAGE_MAX, STEP_MS, STEP_MS_MIN
+from ahcollector.admin._params import (
+    LETTER_ID_CHARS_MAX,
+    METRIC_CHARS_MAX,
+    PAGE_MAX,
+    STEP_MS,
+    STEP_MS_MIN,
+)
 from ahcollector.admin._pieces import (
     ERROR_MEDIA,
     PREFIX,
@@ -252,7 +258,7 @@ def _dead_of(
             query_parameter(
                 "id",
                 "This letter; repeatable. Not together with `all`.",
-                {"type": "array", "items": {"type": "string"}},
+                {"type": "array", "items": {"type": "string", "maxLength": LETTER_ID_CHARS_MAX}},
             ),
         ),
         "body": Body(

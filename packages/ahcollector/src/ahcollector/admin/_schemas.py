@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ahcollector._openapi import ERROR_SCHEMA, HEALTH_SCHEMA, READINESS_SCHEMA, Schema, reference
+from ahcollector.admin._params import LETTER_ID_CHARS_MAX
 from ahcollector.presence.base import PresenceState
 from ahwire.hub import AgentState
 
@@ -170,7 +171,12 @@ _CHOSEN: Final[dict[str, Any]] = {
     "oneOf": [
         {
             "type": "object",
-            "properties": {"ids": {"type": "array", "items": {"type": "string", "maxLength": 200}}},
+            "properties": {
+                "ids": {
+                    "type": "array",
+                    "items": {"type": "string", "maxLength": LETTER_ID_CHARS_MAX},
+                }
+            },
             "required": ["ids"],
             "additionalProperties": False,
         },

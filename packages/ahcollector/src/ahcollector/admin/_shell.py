@@ -50,7 +50,7 @@ class Shell:
             try:
                 if route.bearer:
                     self._check(request.headers.get("authorization"))
-                check_names(request, known, repeatable)
+                    check_names(request, known, repeatable)
                 response = await handler(request)
             except CollectorError as error:
                 refusal = refusal_of(error)

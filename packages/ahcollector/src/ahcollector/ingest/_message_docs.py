@@ -40,6 +40,7 @@ MESSAGE_DOCS: Final[dict[str, str]] = {
     "MetricsBatch.seq": "Never used twice by an agent; rises with each batch.",
     "MetricsBatch.sent_at_ms": "When this request was really sent, Unix milliseconds.",
     "MetricsBatch.collected_at_ms": "When the cycle collected it, Unix milliseconds.",
+    "Point": "One sample.",
     "Point.ts_ms": "When the sample was collected, Unix milliseconds; the same in every retry.",
     "Point.value": "Finite.",
     "RejectedSeries": "A series of which points were refused.",
