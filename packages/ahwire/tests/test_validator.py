@@ -172,7 +172,7 @@ def test_what_is_asked_for_again_outlives_what_is_not():
         validator.validate(kept, now_ms=NOW)
         validator.validate(batch(series(f"other{number}")), now_ms=NOW)
     recalled = validator._newer | validator._older
-    assert "ah_kept" in {name for name, _ in recalled.values()}
+    assert "ah_kept" in {key.name for key in recalled.values()}
 
 
 def test_point_fields_in_a_foreign_field_are_no_points():

@@ -2,19 +2,18 @@
 
 from ahcollector._buckets import Buckets
 from ahcollector.ingest import SeriesBudget
-from ahwire.batch import CleanSeries
+from ahwire.batch import SeriesKey
+
+HOUR = 3600
 
 
 def series(*names):
-    return tuple(
-        CleanSeries(index=i, name=name, labels=(), points=((1, 1.0),))
-        for i, name in enumerate(names)
-    )
+    return tuple((i, SeriesKey.of(name, ()), ((1, 1.0),)) for i, name in enumerate(names))
 
 
 def admit(budget, names, now, agent="a"):
     admitted, over = budget.admit(agent, series(*names), now=now)
-    return [one.name for one in admitted], [one.name for one in over]
+    return [key.name for _, key, _ in admitted], [key.name for _, key, _ in over]
 
 
 def test_the_first_hour_is_wider_than_the_others():
@@ -33,9 +32,11 @@ def test_one_agents_series_are_not_anothers():
 
 
 def test_a_series_silent_for_a_day_is_new_again():
+    """It is known to the end of the hour a day after the one it was last sent in."""
     budget = SeriesBudget(per_hour=1, first_hour=1)
-    admit(budget, ["x"], 0)
-    assert admit(budget, ["y", "x"], 86_400) == (["y"], ["x"])
+    admit(budget, ["x"], 0.5 * HOUR)
+    assert admit(budget, ["y", "x"], 24.9 * HOUR) == (["y", "x"], [])
+    assert admit(budget, ["z", "y"], 49.9 * HOUR) == (["z"], ["y"])
     assert len(budget) == 1
 
 
@@ -46,7 +47,7 @@ def test_memory_is_bounded_by_agent_and_in_all():
         assert len(budget) <= 12
     budget.agent_gone("agent-49")
     budget.agent_gone("nobody")
-    assert len(budget) == sum(len(one.known) for one in budget._agents.values())
+    assert len(budget) == sum(len(one.hours) for one in budget._agents.values())
 
 
 def test_a_bucket_tells_how_long_to_wait_and_forgets_the_oldest_key():

@@ -1,8 +1,10 @@
 """How a batch is judged. Public as names of `ahwire.batch`."""
 
+import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Self
 
 import attrs
 
@@ -31,6 +33,10 @@ _WRONG_UNITS: Sequence[tuple[str, float]] = (
     ("nanoseconds", 1e-6),
 )
 _NAME_CHARS_SHOWN = 40
+_FINGERPRINT_BYTES = 16
+
+Labels = tuple[tuple[str, str], ...]
+Points = tuple[tuple[int, float], ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -46,8 +52,58 @@ class CleanSeries:
 
     index: int
     name: str
-    labels: tuple[tuple[str, str], ...]
-    points: tuple[tuple[int, float], ...]
+    labels: Labels
+    points: Points
+
+
+@attrs.frozen(kw_only=True)
+class SeriesKey:
+    """What makes a series the one it is, before it has a tenant.
+
+    Attributes:
+        name: normalised, beginning `ah_`.
+        labels: (name, value) pairs sorted by name; names are normalised, unique and not reserved.
+        fingerprint: 16 bytes of BLAKE2b that stand for both, in every process and version: where
+            two are equal, name and labels are.
+    """
+
+    name: str
+    labels: Labels
+    fingerprint: bytes
+
+    @classmethod
+    def of(cls, name: str, labels: Labels) -> Self:
+        """The key of a name and labels."""
+        texts = [name, *(text for pair in labels for text in pair)]
+        # The lengths come first, so that no two rows of texts are written alike.
+        said = f"{','.join([str(len(text)) for text in texts])};{''.join(texts)}"
+        digest = hashlib.blake2b(
+            said.encode("utf-8", "surrogatepass"), digest_size=_FINGERPRINT_BYTES
+        )
+        return cls(name=name, labels=labels, fingerprint=digest.digest())
+
+
+JudgedSeries = tuple[int, SeriesKey, Points]
+"""Place in the batch, key, points: `CleanSeries` without an object of its own."""
+
+
+@attrs.frozen(kw_only=True)
+class Judged:
+    """What became of a batch, for those to whom a microsecond a series matters.
+
+    Attributes:
+        series: what may be stored, in the batch's order; the points of none are empty.
+        rejected: one entry for each (index, code), ready for the acknowledgement.
+        accepted_points: points in `series`.
+        dropped_points: points in `rejected`.
+        warnings: sentences for the agent's log, a handful at most.
+    """
+
+    series: tuple[JudgedSeries, ...]
+    rejected: list[RejectedSeries]
+    accepted_points: int
+    dropped_points: int
+    warnings: list[str]
 
 
 @attrs.frozen(kw_only=True)
@@ -89,10 +145,21 @@ def validate(batch: MetricsBatch, *, now_ms: int, limits: Limits = DEFAULT) -> V
             that so many series may keep. Millions of empty series or labels fit into a body; the
             work stops where their number is over.
     """
-    judge = Judge(batch, now_ms, limits)
+    judge = Judge(len(batch.series), now_ms, limits, whole=lambda: batch)
+    clean: list[CleanSeries] = []
     for index, series in enumerate(batch.series):
-        judge.see(index, series)
-    return judge.result()
+        seen = judge.see(index, series)
+        if seen is not None:
+            clean.append(
+                CleanSeries(index=index, name=seen.name, labels=seen.labels, points=seen.points)
+            )
+    return Validated(
+        series=tuple(clean),
+        rejected=judge.rejected,
+        accepted_points=sum(len(series.points) for series in clean),
+        dropped_points=judge.dropped_points(),
+        warnings=judge.warnings(),
+    )
 
 
 def count_points(batch: MetricsBatch) -> int:
@@ -109,44 +176,68 @@ def _is_longer(text: str, bytes_max: int) -> bool:
     return len(text) * 4 > bytes_max and len(text.encode()) > bytes_max
 
 
-class Judge:
-    """Collects what is found in a batch, series by series."""
+@attrs.frozen(kw_only=True)
+class Seen:
+    """What may be stored of a series.
 
-    def __init__(self, batch: MetricsBatch, now_ms: int, limits: Limits) -> None:
+    Attributes:
+        lasting: whether it has all of its labels, so that its name and labels come to the same
+            whenever they come again.
+    """
+
+    name: str
+    labels: Labels
+    points: Points
+    lasting: bool
+
+
+class Judge:
+    """Judges the series of one batch and keeps what the agent is told of them."""
+
+    def __init__(
+        self,
+        series_count: int,
+        now_ms: int,
+        limits: Limits,
+        *,
+        whole: Callable[[], MetricsBatch],
+    ) -> None:
         """Begin a batch.
+
+        Args:
+            series_count: how many series it has.
+            now_ms: the collector's wall clock in Unix milliseconds.
+            limits: what it is held to.
+            whole: gives the batch, to count what is in it when it has too much.
 
         Raises:
             TooLargeError: it has too many series; none is looked into.
         """
-        if len(batch.series) > limits.points_per_batch:
-            raise _too_large("series", len(batch.series), limits.points_per_batch)
+        if series_count > limits.points_per_batch:
+            # Counted in the whole, for what cannot be read is not too large.
+            raise _too_large("series", len(whole().series), limits.points_per_batch)
         self.oldest_ms = now_ms - round(limits.point_age_seconds * 1000)
         self.newest_ms = now_ms + round(limits.point_future_seconds * 1000)
-        self._batch = batch
+        self.rejected: list[RejectedSeries] = []
+        self._whole = whole
         self._now_ms = now_ms
         self._limits = limits
         self._labels_left = _LABELS_OVER * limits.labels_per_series * limits.points_per_batch
         self._points_left = limits.points_per_batch
-        self._series: list[CleanSeries] = []
-        self._rejected: list[RejectedSeries] = []
         self._duplicates: list[tuple[int, str]] = []
         self._units: Counter[str] = Counter()
 
-    def see(self, index: int, series: Series) -> CleanSeries | None:
+    def see(self, index: int, series: Series) -> Seen | None:
         """Judge a series.
 
         Returns:
-            What may be stored of it, when that has all of its labels, so that its name and labels
-            come to the same whenever they come again.
+            What may be stored of it; None: nothing.
 
         Raises:
             TooLargeError: the batch has too many points or labels.
         """
         points_sent, labels_sent = len(series.points), len(series.labels)
-        self._points_left -= points_sent
-        self._labels_left -= labels_sent
-        if self._points_left < 0 or self._labels_left < 0:
-            raise self._over()
+        self.spend(points_sent, labels_sent)
         if not points_sent:
             return None
         fault = self._name_fault(series.name)
@@ -159,46 +250,48 @@ class Judge:
         points = self._clean_points(index, series)
         if not points:
             return None
-        clean = CleanSeries(
-            index=index,
+        return Seen(
             name=metric_name(series.name),
             labels=tuple(sorted(labels.items())),
             points=points,
+            lasting=len(labels) == labels_sent,
         )
-        self._series.append(clean)
-        return clean if len(labels) == labels_sent else None
 
-    def accept(self, clean: CleanSeries) -> None:
-        """Take a series that was judged elsewhere, all of whose labels stay.
+    def spend(self, points: int, labels: int) -> None:
+        """Note what a series has.
 
         Raises:
             TooLargeError: the batch has too many points or labels.
         """
-        self._points_left -= len(clean.points)
-        self._labels_left -= len(clean.labels)
+        self._points_left -= points
+        self._labels_left -= labels
         if self._points_left < 0 or self._labels_left < 0:
             raise self._over()
-        self._series.append(clean)
 
-    def result(self) -> Validated:
-        """What became of the batch."""
-        return Validated(
-            series=tuple(self._series),
-            rejected=self._rejected,
-            accepted_points=sum(len(series.points) for series in self._series),
-            dropped_points=sum(entry.points for entry in self._rejected),
-            warnings=[*self._duplicate_warnings(), *self._unit_warnings()],
-        )
+    def dropped_points(self) -> int:
+        """Points in `rejected`."""
+        return sum(entry.points for entry in self.rejected)
+
+    def warnings(self) -> list[str]:
+        """Sentences for the agent's log."""
+        return [*self._duplicate_warnings(), *self._unit_warnings()]
 
     def _over(self) -> TooLargeError:
-        """The batch has more than it may have."""
-        if self._points_left < 0:
-            return _too_large("points", count_points(self._batch), self._limits.points_per_batch)
+        """What the batch has too much of: the first that is over, in the order of its series."""
+        batch = self._whole()
         most = _LABELS_OVER * self._limits.labels_per_series * self._limits.points_per_batch
-        return _too_large("labels", sum(len(one.labels) for one in self._batch.series), most)
+        labels_left, points_left = most, self._limits.points_per_batch
+        for series in batch.series:
+            points_left -= len(series.points)
+            labels_left -= len(series.labels)
+            if points_left < 0:
+                return _too_large("points", count_points(batch), self._limits.points_per_batch)
+            if labels_left < 0:
+                break
+        return _too_large("labels", sum(len(one.labels) for one in batch.series), most)
 
     def _reject(self, index: int, code: str, points: int) -> None:
-        self._rejected.append(RejectedSeries(index=index, code=code, points=points))
+        self.rejected.append(RejectedSeries(index=index, code=code, points=points))
 
     def _name_fault(self, name: str) -> str | None:
         if not name.strip():

@@ -2,14 +2,16 @@
 
 Nearly every series that comes to a door came before, with another time and value. To look at each
 label again costs several times what the parsing of the batch did. So a validator keeps, for each
-series whose name and labels were clean, the bytes of these and what they came to.
+series whose name and labels were clean, the bytes of these and what they came to. Of a batch that
+was cut (`take_apart`) such a series is not even parsed.
 
 **Why a series may be known by its bytes.** A message is a row of fields, read from the left. A key
 is the serialized form of a series that has a name and labels and nothing else, so it ends where a
 field ends. When a series serializes to a key and behind it nothing but whole points, reading it
 can find only that name, those labels and those points: two different series never meet in one key,
-whoever made their bytes. What does not have this form (foreign fields, odd times) is judged the
-long way, as is everything that is not clean.
+whoever made their bytes, and whether a parser wrote them again or not. What does not have this form
+(foreign fields, fields in another order, odd times) is judged the long way, as is everything that
+is not clean.
 
 **Why a point may be read from its bytes.** A point of our time is 18 bytes, or 9 when its value is
 zero, which protobuf leaves out:
@@ -21,25 +23,37 @@ zero, which protobuf leaves out:
 The varint has 6 bytes from 2**35 to 2**42 - 1 ms, which is from 1971 to 2109.
 """
 
+from collections.abc import Callable, Iterable
 from struct import Struct
 
-from ahwire._judging import CleanSeries, Judge, Validated
+from google.protobuf.message import DecodeError
+
+from ahwire._judging import (
+    CleanSeries,
+    Judge,
+    Judged,
+    JudgedSeries,
+    Points,
+    SeriesKey,
+    Validated,
+)
+from ahwire._raw_batch import RawBatch
 from ahwire.agent_pb2 import MetricsBatch, Series
+from ahwire.errors import BadBodyError
 from ahwire.limits import DEFAULT, Limits
 
-_Known = tuple[str, tuple[tuple[str, str], ...]]
-_Points = tuple[tuple[int, float], ...]
-
-_POINT = Struct("<3s6sBd")  # head, time, tag of the value, value
+_POINT = Struct("<10sd")  # head, time and tag of the value; value
 _HEAD = b"\x1a\x10\x08"
 _VALUE_TAG = 0x11
-_ZERO_POINT = Struct("<3s6s")
 _ZERO_HEAD = b"\x1a\x07\x08"
+_ZERO_POINT_BYTES = 9
+_HEAD_BYTES = len(_HEAD)
+_STAMP_END = _HEAD_BYTES + 6
 _CONTINUES = 0x80
 # Longer ones are judged the long way: few are honest, and what is known stays small.
 _KEY_BYTES_MAX = 4 << 10
 # What an entry costs beside its texts, which are held twice: as the key, and apart.
-_ENTRY_BYTES = 400
+_ENTRY_BYTES = 500
 _LABEL_BYTES = 180
 
 
@@ -68,8 +82,8 @@ class Validator:
         self._limits = limits
         self._half_series = known_series_max // 2
         self._half_bytes = known_bytes_max // 2
-        self._newer: dict[bytes, _Known] = {}
-        self._older: dict[bytes, _Known] = {}
+        self._newer: dict[bytes, SeriesKey] = {}
+        self._older: dict[bytes, SeriesKey] = {}
         self._newer_bytes = 0
 
     def __len__(self) -> int:
@@ -78,75 +92,161 @@ class Validator:
 
     def validate(self, batch: MetricsBatch, *, now_ms: int) -> Validated:
         """Judges a batch; arguments, result and errors are those of `ahwire.batch.validate`."""
-        judge = Judge(batch, now_ms, self._limits)
-        reader = _PointReader(judge.oldest_ms, judge.newest_ms)
-        for index, series in enumerate(batch.series):
-            raw = series.SerializeToString()
-            start, points = reader.last(raw, len(raw))
-            known = self._find(raw[:start])
-            if known is None and points:
-                start, points = reader.all(raw, self._limits.points_per_batch)
-                known = self._find(raw[:start])
-            if known is not None and points:
-                judge.accept(
-                    CleanSeries(index=index, name=known[0], labels=known[1], points=points)
-                )
-                continue
-            clean = judge.see(index, series)
-            if clean is not None:
-                self._keep(_key_of(series), clean)
-        return judge.result()
+        judged = self.judge(batch, now_ms=now_ms)
+        return Validated(
+            series=tuple(
+                CleanSeries(index=index, name=key.name, labels=key.labels, points=points)
+                for index, key, points in judged.series
+            ),
+            rejected=judged.rejected,
+            accepted_points=judged.accepted_points,
+            dropped_points=judged.dropped_points,
+            warnings=judged.warnings,
+        )
 
-    def _find(self, key: bytes) -> _Known | None:
+    def judge(self, batch: MetricsBatch | RawBatch, *, now_ms: int) -> Judged:
+        """Judges a batch, whole or cut, as `ahwire.batch.validate` does.
+
+        Raises:
+            TooLargeError: as of `ahwire.batch.validate`.
+            BadBodyError: a series of a batch that was cut cannot be read.
+        """
+        try:
+            return self._judge(batch, now_ms)
+        except DecodeError:
+            # From None: parsers quote values.
+            msg = "a series of the batch cannot be read; check its encoding"
+            raise BadBodyError(msg) from None
+
+    def _judge(self, batch: MetricsBatch | RawBatch, now_ms: int) -> Judged:
+        raws, parsed, whole = _sources(batch)
+        judge = Judge(len(batch.series), now_ms, self._limits, whole=whole)
+        reader = _PointReader(judge.oldest_ms, judge.newest_ms)
+        newer = self._newer.get
+        stamps, unpack, one_point_bytes = reader.stamps, _POINT.unpack_from, _POINT.size
+        series: list[JudgedSeries] = []
+        single_labels = singles = 0
+        for index, raw in enumerate(raws):
+            # By far the most series are known and have one point, so this is all there is to do.
+            start = len(raw) - one_point_bytes
+            if start > 0:
+                stamp, value = unpack(raw, start)
+                ts_ms = stamps.get(stamp)
+                if ts_ms is not None and value - value == 0:
+                    key = newer(raw[:start])
+                    if key is not None:
+                        series.append((index, key, ((ts_ms, value),)))
+                        single_labels += len(key.labels)
+                        singles += 1
+                        continue
+            found = self._known(raw, reader)
+            if found is not None:
+                judge.spend(len(found[1]), len(found[0].labels))
+                series.append((index, *found))
+            else:
+                clean = self._look(judge, index, parsed(index))
+                if clean is not None:
+                    series.append((index, *clean))
+            newer = self._newer.get
+        judge.spend(singles, single_labels)
+        return Judged(
+            series=tuple(series),
+            rejected=judge.rejected,
+            accepted_points=sum([len(points) for _, _, points in series]),
+            dropped_points=judge.dropped_points(),
+            warnings=judge.warnings(),
+        )
+
+    def _known(self, raw: bytes, reader: "_PointReader") -> tuple[SeriesKey, Points] | None:
+        """What a series comes to when it is known and its points are plain and good."""
+        start, points = reader.last(raw, len(raw))
+        if not points:
+            return None
+        key = self._find(raw[:start])
+        if key is None:
+            start, points = reader.all(raw, self._limits.points_per_batch)
+            key = self._find(raw[:start])
+        return None if key is None else (key, points)
+
+    def _look(self, judge: Judge, index: int, series: Series) -> tuple[SeriesKey, Points] | None:
+        """Judge a series the long way, and remember it when it will always come to the same."""
+        seen = judge.see(index, series)
+        if seen is None:
+            return None
+        key = SeriesKey.of(seen.name, seen.labels)
+        if seen.lasting:
+            self._remember_if_short(_key_of(series), key)
+        return key, seen.points
+
+    def _find(self, raw_key: bytes) -> SeriesKey | None:
         """What the bytes of a name and labels came to; the newer half knows it from now on."""
-        known = self._newer.get(key)
+        known = self._newer.get(raw_key)
         if known is None:
-            known = self._older.get(key)
+            known = self._older.get(raw_key)
             if known is not None:
-                self._remember(key, known)
+                self._remember(raw_key, known)
         return known
 
-    def _keep(self, key: bytes, clean: CleanSeries) -> None:
-        if len(key) <= _KEY_BYTES_MAX:
-            self._remember(key, (clean.name, clean.labels))
+    def _remember_if_short(self, raw_key: bytes, key: SeriesKey) -> None:
+        if len(raw_key) <= _KEY_BYTES_MAX:
+            self._remember(raw_key, key)
 
-    def _remember(self, key: bytes, known: _Known) -> None:
-        cost = _ENTRY_BYTES + 2 * len(key) + _LABEL_BYTES * len(known[1])
+    def _remember(self, raw_key: bytes, key: SeriesKey) -> None:
+        cost = _ENTRY_BYTES + 2 * len(raw_key) + _LABEL_BYTES * len(key.labels)
         if cost > self._half_bytes or not self._half_series:
             return
         full = len(self._newer) >= self._half_series
         if full or self._newer_bytes + cost > self._half_bytes:
             self._older, self._newer, self._newer_bytes = self._newer, {}, 0
-        self._newer[key] = known
+        self._newer[raw_key] = key
         self._newer_bytes += cost
 
 
+def _sources(
+    batch: MetricsBatch | RawBatch,
+) -> tuple[Iterable[bytes], Callable[[int], Series], Callable[[], MetricsBatch]]:
+    """The bytes of each series, what gives a parsed one, and what gives the whole batch."""
+    if isinstance(batch, RawBatch):
+        raws = batch.series
+        return raws, lambda index: Series.FromString(raws[index]), batch.whole
+    parsed = batch.series
+    return (
+        (series.SerializeToString() for series in parsed),
+        lambda index: parsed[index],
+        lambda: batch,
+    )
+
+
 class _PointReader:
-    """Reads points from the end of a serialized series: plain and good ones, or none."""
+    """Reads points from the end of a serialized series: plain and good ones, or none.
+
+    Attributes:
+        stamps: time by the bytes from the head to the tag of the value, of what was plain and good.
+    """
 
     def __init__(self, oldest_ms: int, newest_ms: int) -> None:
         self._oldest_ms = oldest_ms
         self._newest_ms = newest_ms
         # The points of a batch share a few times; each is decoded once.
-        self._stamps: dict[bytes, int] = {}
+        self.stamps: dict[bytes, int] = {}
+        self._zero_stamps: dict[bytes, int] = {}
 
-    def last(self, raw: bytes, end: int) -> tuple[int, _Points]:
+    def last(self, raw: bytes, end: int) -> tuple[int, Points]:
         """Where the last point before `end` begins, and the point, if it is plain and good."""
         if end > _POINT.size:
-            head, stamp, tag, value = _POINT.unpack_from(raw, end - _POINT.size)
-            if head == _HEAD and tag == _VALUE_TAG and value - value == 0:
-                ts_ms = self._stamps.get(stamp) or self._decode(stamp)
+            stamp, value = _POINT.unpack_from(raw, end - _POINT.size)
+            if value - value == 0:
+                ts_ms = self.stamps.get(stamp) or self._time_of(stamp)
                 if ts_ms is not None:
                     return end - _POINT.size, ((ts_ms, value),)
-        if end > _ZERO_POINT.size:
-            head, stamp = _ZERO_POINT.unpack_from(raw, end - _ZERO_POINT.size)
-            if head == _ZERO_HEAD:
-                ts_ms = self._stamps.get(stamp) or self._decode(stamp)
-                if ts_ms is not None:
-                    return end - _ZERO_POINT.size, ((ts_ms, 0.0),)
+        if end > _ZERO_POINT_BYTES:
+            stamp = raw[end - _ZERO_POINT_BYTES : end]
+            ts_ms = self._zero_stamps.get(stamp) or self._zero_time_of(stamp)
+            if ts_ms is not None:
+                return end - _ZERO_POINT_BYTES, ((ts_ms, 0.0),)
         return end, ()
 
-    def all(self, raw: bytes, points_max: int) -> tuple[int, _Points]:
+    def all(self, raw: bytes, points_max: int) -> tuple[int, Points]:
         """Where the points begin, and the points, as far back as they are plain and good."""
         points: list[tuple[int, float]] = []
         start, found = self.last(raw, len(raw))
@@ -155,16 +255,29 @@ class _PointReader:
             start, found = self.last(raw, start)
         return start, tuple(reversed(points))
 
-    def _decode(self, stamp: bytes) -> int | None:
+    def _time_of(self, stamp: bytes) -> int | None:
+        if not stamp.startswith(_HEAD) or stamp[_STAMP_END] != _VALUE_TAG:
+            return None
+        ts_ms = self._decode(stamp[_HEAD_BYTES:_STAMP_END])
+        if ts_ms is not None:
+            self.stamps[stamp] = ts_ms
+        return ts_ms
+
+    def _zero_time_of(self, stamp: bytes) -> int | None:
+        if not stamp.startswith(_ZERO_HEAD):
+            return None
+        ts_ms = self._decode(stamp[_HEAD_BYTES:])
+        if ts_ms is not None:
+            self._zero_stamps[stamp] = ts_ms
+        return ts_ms
+
+    def _decode(self, varint: bytes) -> int | None:
         """The time, when the bytes are exactly one varint and the time is inside the window."""
-        *others, last = stamp
+        *others, last = varint
         if last >= _CONTINUES or min(others) < _CONTINUES:
             return None
-        ts_ms = sum((byte & ~_CONTINUES) << (7 * place) for place, byte in enumerate(stamp))
-        if not self._oldest_ms <= ts_ms <= self._newest_ms:
-            return None
-        self._stamps[stamp] = ts_ms
-        return ts_ms
+        ts_ms = sum((byte & ~_CONTINUES) << (7 * place) for place, byte in enumerate(varint))
+        return ts_ms if self._oldest_ms <= ts_ms <= self._newest_ms else None
 
 
 def _key_of(series: Series) -> bytes:

@@ -1,10 +1,10 @@
 """Counting, splitting, merging and judging of MetricsBatch messages.
 
 `validate` is what a collector does with a batch, and a `Validator` is the same with a memory: it
-knows again the series that were clean before. The order of work on labels is part of the contract:
-names are normalised, reserved ones are removed (compared without case), of duplicates the first
-wins. The tenant's labels are assigned later, by the collector, so nothing that an agent sends can
-stand in their place.
+knows again the series that were clean before, and of a body that `take_apart` cut it parses only
+the others. The order of work on labels is part of the contract: names are normalised, reserved ones
+are removed (compared without case), of duplicates the first wins. The tenant's labels are assigned
+later, by the collector, so nothing that an agent sends can stand in their place.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,10 +19,14 @@ from ahwire._judging import (
     TOO_MANY_LABELS,
     TOO_OLD,
     CleanSeries,
+    Judged,
+    JudgedSeries,
+    SeriesKey,
     Validated,
     count_points,
     validate,
 )
+from ahwire._raw_batch import RawBatch, take_apart
 from ahwire._validator import Validator
 from ahwire.agent_pb2 import MetricsBatch, Series
 
@@ -36,12 +40,17 @@ __all__ = [
     "TOO_MANY_LABELS",
     "TOO_OLD",
     "CleanSeries",
+    "Judged",
+    "JudgedSeries",
+    "RawBatch",
+    "SeriesKey",
     "Validated",
     "Validator",
     "count_points",
     "drop_old_points",
     "merge",
     "split",
+    "take_apart",
     "validate",
 ]
 

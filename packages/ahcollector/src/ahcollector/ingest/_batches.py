@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from datetime import datetime
 
 import attrs
@@ -15,9 +16,9 @@ from ahcollector.ingest.limits import IngestLimits
 from ahcollector.ingest.series_budget import SeriesBudget
 from ahcollector.metrics import INGEST_DROPPED_POINTS, INGEST_POINTS, Metrics
 from ahcollector.presence.base import AgentRef
-from ahwire import TooLargeError, now_ms
+from ahwire import BadBodyError, TooLargeError, now_ms
 from ahwire.agent_pb2 import MetricsAck, MetricsBatch, RejectedSeries
-from ahwire.batch import CleanSeries, Validated, Validator
+from ahwire.batch import Judged, JudgedSeries, RawBatch, Validator
 from ahwire.status import Code
 
 __all__ = ["BatchIntake", "Outcome", "stored_series"]
@@ -38,45 +39,46 @@ class Outcome:
     nothing_accepted: bool
 
 
-def stored_series(agent: AgentRef, series: CleanSeries) -> StoredSeries:
-    """Give a series its tenant.
+def stored_series(agent: AgentRef, series: Sequence[JudgedSeries]) -> tuple[StoredSeries, ...]:
+    """Give series their tenant.
 
-    The tenant's labels come first and from `agent` alone: `series` cannot hold them any more.
+    The tenant's labels come first and from `agent` alone: the series cannot hold them any more.
     """
-    return StoredSeries(
-        labels=(
-            ("__name__", series.name),
-            ("company_id", agent.company_id),
-            ("server_id", agent.server_id),
-            *series.labels,
-        ),
-        points=series.points,
+    company = ("company_id", agent.company_id)
+    server = ("server_id", agent.server_id)
+    return tuple(
+        [
+            StoredSeries(
+                labels=(("__name__", key.name), company, server, *key.labels), points=points
+            )
+            for _, key, points in series
+        ]
     )
 
 
 def acknowledgement(
-    batch: MetricsBatch,
-    validated: Validated,
-    over_budget: tuple[CleanSeries, ...],
+    seq: int,
+    judged: Judged,
+    over_budget: Sequence[JudgedSeries],
     *,
     server_time_ms: int,
     config_etag: str,
     renew_token: bool,
 ) -> MetricsAck:
     """Return what the agent is told of its batch."""
-    over_points = sum(len(series.points) for series in over_budget)
+    over_points = sum(len(points) for _, _, points in over_budget)
     return MetricsAck(
         server_time_ms=server_time_ms,
-        ack_seq=batch.seq,
+        ack_seq=seq,
         config_etag=config_etag,
-        accepted_points=validated.accepted_points - over_points,
-        dropped_points=validated.dropped_points + over_points,
-        warnings=validated.warnings,
+        accepted_points=judged.accepted_points - over_points,
+        dropped_points=judged.dropped_points + over_points,
+        warnings=judged.warnings,
         rejected=[
-            *validated.rejected,
+            *judged.rejected,
             *(
-                RejectedSeries(index=one.index, code=_SERIES_LIMIT, points=len(one.points))
-                for one in over_budget
+                RejectedSeries(index=index, code=_SERIES_LIMIT, points=len(points))
+                for index, _, points in over_budget
             ),
         ],
         renew_token=renew_token,
@@ -154,22 +156,28 @@ class BatchIntake:
         )
 
     async def take(
-        self, passed: Pass, batch: MetricsBatch, *, request_id: str, config_etag: str
+        self, passed: Pass, batch: MetricsBatch | RawBatch, *, request_id: str, config_etag: str
     ) -> Outcome:
         """Take a batch. When this returns and something was accepted, the bus has it.
 
+        Args:
+            passed: Whose it is.
+            batch: Whole, or cut where its series end: then known series are never parsed.
+            request_id: Goes with the batch.
+            config_etag: What the agent is told of its configuration.
+
         Raises:
-            RequestRefusedError: too_large, or unavailable when the bus has no room.
+            RequestRefusedError: bad_request, too_large, or unavailable when the bus has no room.
         """
         agent = passed.agent
         received_at_ms = now_ms(self._clock)
         try:
-            validated = self._validator.validate(batch, now_ms=received_at_ms)
+            judged = self._validator.judge(batch, now_ms=received_at_ms)
         except TooLargeError as error:
             raise RequestRefusedError(Code.TOO_LARGE, str(error)) from error
-        admitted, over = self._budget.admit(
-            agent.agent_id, validated.series, now=self._clock.monotonic()
-        )
+        except BadBodyError as error:
+            raise RequestRefusedError(Code.BAD_REQUEST, str(error)) from error
+        admitted, over = self._budget.admit(agent.agent_id, judged.series, now=self._clock.time())
         if admitted:
             await self._publish(
                 SampleBatch(
@@ -178,12 +186,12 @@ class BatchIntake:
                     agent_id=agent.agent_id,
                     request_id=request_id,
                     received_at_ms=received_at_ms,
-                    series=tuple(stored_series(agent, one) for one in admitted),
+                    series=stored_series(agent, admitted),
                 )
             )
         ack = acknowledgement(
-            batch,
-            validated,
+            batch.head.seq if isinstance(batch, RawBatch) else batch.seq,
+            judged,
             over,
             server_time_ms=received_at_ms,
             config_etag=config_etag,

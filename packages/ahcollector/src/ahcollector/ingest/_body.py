@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from typing import TypeVar
 
@@ -13,10 +14,11 @@ from ahcollector.errors import RequestRefusedError
 from ahcollector.ingest._headers import Format
 from ahwire import BadBodyError, TooLargeError, UnsupportedEncodingError
 from ahwire.agent_pb2 import MetricsBatch
+from ahwire.batch import RawBatch, take_apart
 from ahwire.codec import Decompressor
 from ahwire.status import Code
 
-__all__ = ["parse", "read_body", "render"]
+__all__ = ["interval_named", "parse", "parse_batch", "read_body", "render"]
 
 _JSON_DEPTH_MAX = 16
 M = TypeVar("M", bound=Message)
@@ -97,6 +99,21 @@ def parse(body: bytes, message: type[M], form: Format, *, depth_max: int = _JSON
     return parsed
 
 
+def parse_batch(body: bytes, form: Format, *, series_max: int) -> MetricsBatch | RawBatch:
+    """Read a batch, its series only as far as must be: see `ahwire.batch.take_apart`.
+
+    Raises:
+        RequestRefusedError: bad_request.
+    """
+    if form is Format.PROTOBUF:
+        # What cannot be cut, or cannot be read, is left to the parser of the whole.
+        with contextlib.suppress(DecodeError):
+            raw = take_apart(body, series_max=series_max)
+            if raw is not None:
+                return raw
+    return parse(body, MetricsBatch, form)
+
+
 def render(message: Message, form: Format) -> bytes:
     """Write a message."""
     if form is Format.JSON:
@@ -107,7 +124,8 @@ def render(message: Message, form: Format) -> bytes:
     return message.SerializeToString()
 
 
-def interval_named(batch: MetricsBatch) -> float | None:
+def interval_named(batch: MetricsBatch | RawBatch) -> float | None:
     """Return the cycle that a batch names, in seconds, or None."""
-    seconds = batch.stats.interval_seconds
+    head = batch.head if isinstance(batch, RawBatch) else batch
+    seconds = head.stats.interval_seconds
     return float(seconds) if seconds else None

@@ -1,52 +1,89 @@
-"""How many new series an agent may begin: bounded memory of those it has."""
+"""How many new series an agent may begin: bounded memory of those it has.
+
+A node decides alone and at once, from what it has in memory. What it has there is brought by the
+`BudgetKeeper` from a store that outlives the process, and taken back there.
+"""
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
+from collections.abc import Sequence
 
-from ahwire.batch import CleanSeries
+import attrs
 
-__all__ = ["SeriesBudget", "fingerprint"]
+from ahcollector.ingest._budget_state import (
+    HOUR_SECONDS,
+    AgentSeries,
+    SeriesChange,
+    Window,
+    hour_of,
+)
+from ahcollector.metrics import (
+    INGEST_BUDGET_FAILURES,
+    INGEST_SERIES_BEGUN,
+    INGEST_SERIES_KNOWN,
+    INGEST_SERIES_REFUSED,
+    Metrics,
+    NullMetrics,
+)
+from ahwire.batch import JudgedSeries
 
-_HOUR_SECONDS = 3600.0
+__all__ = ["SeriesBudget"]
+
+Split = tuple[Sequence[JudgedSeries], Sequence[JudgedSeries]]
 
 
-def fingerprint(series: CleanSeries) -> bytes:
-    """Return 8 bytes that stand for a series' name and labels.
+class _Agent:
+    """What is remembered of one agent.
 
-    The written form of the labels is quoted, so no two different label sets look the same.
+    Attributes:
+        hours: Unix hour of the last sending by fingerprint, the least recent hour first.
+        untold: The part of `hours` that the store has not been told of.
+        begun_untold: How many of these the agent began in this window.
+        sure: Whether the store was asked and answered, or there is none.
+        looked_at: The hour in which old series were last looked for.
     """
-    said = repr((series.name, series.labels)).encode("utf-8", "backslashreplace")
-    return hashlib.blake2b(said, digest_size=8).digest()
 
+    __slots__ = ("begun_untold", "hours", "looked_at", "sure", "untold", "window")
 
-class _AgentSeries:
-    """What is remembered of one agent."""
+    def __init__(self, window: Window, *, sure: bool) -> None:
+        self.hours: dict[bytes, int] = {}
+        self.untold: dict[bytes, int] = {}
+        self.begun_untold = 0
+        self.window = window
+        self.sure = sure
+        self.looked_at = 0
 
-    __slots__ = ("begun", "first_window", "known", "window_start")
+    def roll(self, now: float) -> None:
+        """Begin a new window when this one is over."""
+        window = self.window.at(now)
+        if window is not self.window:
+            self.window, self.begun_untold = window, 0
 
-    def __init__(self, now: float) -> None:
-        self.known: OrderedDict[bytes, float] = OrderedDict()
-        self.window_start = now
-        self.first_window = True
-        self.begun = 0
+    def adopt(self, shared: Window, now: float) -> None:
+        """Take the window that all processes share, and what it does not count yet."""
+        window = shared.at(now)
+        self.window = attrs.evolve(window, begun=window.begun + self.begun_untold)
 
 
 class SeriesBudget:
     """Which series of an agent are known, and how many it may still begin in this hour.
 
-    A series stays known for `ttl_seconds` after it was last sent. An agent's hours begin with its
-    first batch. Memory is bounded twice: an agent's least recent series are forgotten above
-    `series_per_agent_max`, and the agents heard least lately above `series_max` series in all; what
-    is forgotten is new again when it comes back.
+    A series stays known for `ttl_seconds` after the hour in which it was last sent. An agent's
+    hours begin with its first batch. Memory is bounded twice: an agent's least recent series are
+    forgotten above `series_per_agent_max`, and the agents heard least lately above `series_max`
+    series in all; what is forgotten is new again when it comes back, unless a store knows it.
+
+    Series are equal when their fingerprints (128 bits of BLAKE2b) are, which without a collision of
+    that hash is when name and labels are.
 
     Args:
         per_hour: New series in an hour.
         first_hour: New series in the first hour of an agent.
         ttl_seconds: How long a silent series stays known.
         series_per_agent_max: Series remembered of one agent.
-        series_max: Series remembered in all; about 150 bytes each.
+        series_max: Series remembered in all; about 200 bytes each.
+        metrics: Where series are counted.
     """
 
     def __init__(
@@ -57,71 +94,200 @@ class SeriesBudget:
         ttl_seconds: float = 24 * 3600.0,
         series_per_agent_max: int = 50_000,
         series_max: int = 2_000_000,
+        metrics: Metrics | None = None,
     ) -> None:
         self._per_hour = per_hour
         self._first_hour = first_hour
-        self._ttl_seconds = ttl_seconds
+        self._ttl_hours = round(ttl_seconds / HOUR_SECONDS)
         self._series_per_agent_max = series_per_agent_max
         self._series_max = series_max
-        self._agents: OrderedDict[str, _AgentSeries] = OrderedDict()
+        self._metrics = metrics if metrics is not None else NullMetrics()
+        self._agents: OrderedDict[str, _Agent] = OrderedDict()
         self._total = 0
+        self._changed: dict[str, None] = {}
+        self._keeps_changes = False
+        self._metrics.watch(INGEST_SERIES_KNOWN, lambda: float(self._total))
 
     def __len__(self) -> int:
         """Return how many series are remembered."""
         return self._total
 
-    def admit(
-        self, agent_id: str, series: tuple[CleanSeries, ...], *, now: float
-    ) -> tuple[tuple[CleanSeries, ...], tuple[CleanSeries, ...]]:
+    def admit(self, agent_id: str, series: Sequence[JudgedSeries], *, now: float) -> Split:
         """Split a batch's series into those that may be stored and those over the budget.
 
         Args:
             agent_id: Whose they are.
-            series: As validated, in order.
-            now: Monotonic seconds.
+            series: As judged, in order.
+            now: Unix seconds.
         """
         agent = self._agents.get(agent_id)
         if agent is None:
-            agent = self._agents[agent_id] = _AgentSeries(now)
+            agent = self._add(agent_id, Window(start=now, first=True, begun=0), sure=True)
         self._agents.move_to_end(agent_id)
-        if now - agent.window_start >= _HOUR_SECONDS:
-            agent.window_start, agent.first_window, agent.begun = now, False, 0
-        self._expire(agent, now)
-        limit = self._first_hour if agent.first_window else self._per_hour
-        admitted: list[CleanSeries] = []
-        over: list[CleanSeries] = []
+        hour = hour_of(now)
+        agent.roll(now)
+        if agent.looked_at != hour:
+            self._expire(agent, hour)
+        known = agent.hours.get
+        # By far the most batches end here: all was sent in this hour before.
+        if [known(key.fingerprint) for _, key, _ in series].count(hour) == len(series):
+            return series, ()
+        return self._admit_each(agent_id, agent, series, hour)
+
+    def _admit_each(
+        self, agent_id: str, agent: _Agent, series: Sequence[JudgedSeries], hour: int
+    ) -> Split:
+        admitted: list[JudgedSeries] = []
+        over: list[JudgedSeries] = []
+        left = self._left(agent)
+        hours, before = agent.hours, len(agent.hours)
         for one in series:
-            key = fingerprint(one)
-            if key not in agent.known:
-                if agent.begun >= limit:
-                    over.append(one)
-                    continue
-                agent.begun += 1
-                self._total += 1
-            agent.known[key] = now
-            agent.known.move_to_end(key)
+            fingerprint = one[1].fingerprint
+            sent = hours.pop(fingerprint, None)
+            if sent is None and len(hours) - before >= left:
+                over.append(one)
+                continue
+            # At the end, so that the least recent hours stay first.
+            hours[fingerprint] = hour
+            if sent != hour and self._keeps_changes:
+                agent.untold[fingerprint] = hour
+                self._changed[agent_id] = None
             admitted.append(one)
+        begun = len(hours) - before
+        self._total += begun
         self._shrink(agent)
-        return tuple(admitted), tuple(over)
+        if begun:
+            agent.window = attrs.evolve(agent.window, begun=agent.window.begun + begun)
+            agent.begun_untold += begun
+            self._metrics.inc(INGEST_SERIES_BEGUN, begun)
+        if over:
+            self._metrics.inc(INGEST_SERIES_REFUSED, len(over))
+        return admitted, over
+
+    def _left(self, agent: _Agent) -> int:
+        """How many series an agent may begin now; while nobody can tell, as many as are kept."""
+        if not agent.sure:
+            return max(0, self._series_per_agent_max - len(agent.hours))
+        return (self._first_hour if agent.window.first else self._per_hour) - agent.window.begun
 
     def agent_gone(self, agent_id: str) -> None:
         """Forget an agent."""
         agent = self._agents.pop(agent_id, None)
+        self._changed.pop(agent_id, None)
         if agent is not None:
-            self._total -= len(agent.known)
+            self._total -= len(agent.hours)
 
-    def _expire(self, agent: _AgentSeries, now: float) -> None:
-        while agent.known:
-            key, seen = next(iter(agent.known.items()))
-            if now - seen < self._ttl_seconds:
-                return
-            del agent.known[key]
-            self._total -= 1
+    # What the keeper does: it brings what a store knows, and tells the store what is new.
 
-    def _shrink(self, agent: _AgentSeries) -> None:
-        while len(agent.known) > self._series_per_agent_max:
-            agent.known.popitem(last=False)
+    def keep_changes(self) -> None:
+        """Remember from now on what a store must be told."""
+        self._keeps_changes = True
+
+    def is_sure_of(self, agent_id: str) -> bool:
+        """Return whether the agent is in memory, with what the store knows of it."""
+        agent = self._agents.get(agent_id)
+        return agent is not None and agent.sure
+
+    def would_refuse(self, agent_id: str, series: Sequence[JudgedSeries], *, now: float) -> bool:
+        """Return whether some of these series would be refused now."""
+        agent = self._agents.get(agent_id)
+        if agent is None:
+            return False
+        known = agent.hours
+        new = {key.fingerprint for _, key, _ in series if key.fingerprint not in known}
+        if not new:
+            return False
+        agent.roll(now)
+        return len(new) > self._left(agent)
+
+    def learn(self, agent_id: str, known: AgentSeries | None, *, now: float, sure: bool) -> None:
+        """Take what a store knows of an agent, beside what is in memory.
+
+        Args:
+            agent_id: Whose.
+            known: What the store has; None: nothing.
+            now: Unix seconds.
+            sure: Whether the store answered. If not, new series are admitted until it does.
+        """
+        agent = self._agents.get(agent_id)
+        if agent is None:
+            agent = self._add(agent_id, Window(start=now, first=True, begun=0), sure=sure)
+        agent.sure = sure
+        self._agents.move_to_end(agent_id)
+        if known is None:
+            return
+        agent.adopt(known.window, now)
+        before = len(agent.hours)
+        hours = dict(known.hours)
+        for series, hour in agent.hours.items():
+            hours[series] = max(hour, hours.get(series, hour))
+        agent.hours = dict(sorted(hours.items(), key=_hour))
+        self._total += len(agent.hours) - before
+        self._expire(agent, hour_of(now))
+        self._shrink(agent)
+
+    def adopt(self, agent_id: str, window: Window, *, now: float) -> None:
+        """Take the window that all processes share, as the store told it."""
+        agent = self._agents.get(agent_id)
+        if agent is not None:
+            agent.adopt(window, now)
+
+    def changes(self, agents_max: int) -> list[SeriesChange]:
+        """Return what the store must be told of at most so many agents, and count it as told."""
+        told: list[SeriesChange] = []
+        while self._changed and len(told) < agents_max:
+            agent_id = next(iter(self._changed))
+            del self._changed[agent_id]
+            agent = self._agents[agent_id]
+            told.append(
+                SeriesChange(
+                    agent_id=agent_id,
+                    window=agent.window,
+                    begun=agent.begun_untold,
+                    hours=agent.untold,
+                )
+            )
+            agent.untold, agent.begun_untold = {}, 0
+        return told
+
+    def not_told(self, changes: Sequence[SeriesChange]) -> None:
+        """Take changes back that the store did not take; they are told again."""
+        for change in changes:
+            agent = self._agents.get(change.agent_id)
+            if agent is not None:
+                agent.untold = {**change.hours, **agent.untold}
+                if agent.window.start == change.window.start:
+                    agent.begun_untold += change.begun
+                self._changed[change.agent_id] = None
+
+    def _add(self, agent_id: str, window: Window, *, sure: bool) -> _Agent:
+        agent = self._agents[agent_id] = _Agent(window, sure=sure)
+        return agent
+
+    def _expire(self, agent: _Agent, hour: int) -> None:
+        agent.looked_at = hour
+        old = []
+        for series, sent in agent.hours.items():
+            if sent >= hour - self._ttl_hours:
+                break
+            old.append(series)
+        for series in old:
+            del agent.hours[series]
+            agent.untold.pop(series, None)
+        self._total -= len(old)
+
+    def _shrink(self, agent: _Agent) -> None:
+        while len(agent.hours) > self._series_per_agent_max:
+            oldest = next(iter(agent.hours))
+            del agent.hours[oldest]
+            agent.untold.pop(oldest, None)
             self._total -= 1
         while self._total > self._series_max and len(self._agents) > 1:
-            _, oldest = self._agents.popitem(last=False)
-            self._total -= len(oldest.known)
+            agent_id, untold = next((name, agent.untold) for name, agent in self._agents.items())
+            if untold:
+                self._metrics.inc(INGEST_BUDGET_FAILURES, call="forgotten")
+            self.agent_gone(agent_id)
+
+
+def _hour(entry: tuple[bytes, int]) -> int:
+    return entry[1]
