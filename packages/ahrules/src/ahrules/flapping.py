@@ -42,15 +42,20 @@ from ahrules._draft import (
     event_key,
 )
 from ahrules._moments import check_aware
+from ahrules._reading import shown
 from ahrules._snapshots import (
     VERSION,
     event_from_json,
     event_to_json,
+    field_from_json,
     flag_from_json,
     key_from_json,
+    list_from_json,
     reading,
+    row_from_json,
     time_from_json,
     time_to_json,
+    unique,
 )
 from ahwire.hub import Event, EventType, JsonValue
 
@@ -60,6 +65,7 @@ _SUPPRESS_REASON: Final = "flapping"
 _CHANGES_LABEL: Final = "flap_changes"
 _FIRING: Final = {EventType.ALERT_OPENED: True, EventType.ALERT_RESOLVED: False}
 _HIDDEN: Final = frozenset({*_FIRING, EventType.ALERT_REMINDER})
+_CHANGES_MAX: Final = 100
 _SECONDS_MAX: Final = 366 * 24 * 3_600.0
 
 
@@ -75,7 +81,7 @@ class FlapSettings:
 
     changes: int = field(
         default=4,
-        validator=[validators.instance_of(int), validators.ge(2), validators.le(100)],
+        validator=[validators.instance_of(int), validators.ge(2), validators.le(_CHANGES_MAX)],
     )
     window_seconds: float = field(
         default=1_800.0,
@@ -293,8 +299,9 @@ class FlapDetector:
         Raises:
             SnapshotError: It cannot be read; nothing is changed.
         """
-        with reading("flapping alerts", data) as fields:
-            found = {key_from_json(key): _state_from_json(*rest) for key, *rest in fields["alerts"]}
+        with reading("flapping alerts", data) as document:
+            alerts = list_from_json(field_from_json(document, "alerts"), "alerts")
+            found = unique(_alert_from_json(each) for each in alerts)
         self._steady.clear()
         self._flapping.clear()
         for key, state in found.items():
@@ -327,13 +334,26 @@ def _state_to_json(state: FlapState) -> list[Any]:
     ]
 
 
-def _state_from_json(firing: object, changed_at: Any, since: object, newest: object) -> FlapState:
-    times = tuple(time_from_json(each) for each in changed_at)
-    if not times or (since is None) != (newest is None):
-        raise ValueError("an alert has no change, or flaps without an event")
-    return FlapState(
+def _alert_from_json(data: object) -> tuple[EventKey, FlapState]:
+    name, firing, changes, since, newest = row_from_json(
+        data, "key", "firing", "changed_at", "since", "newest"
+    )
+    key = key_from_json(name)
+    state = FlapState(
         firing=flag_from_json(firing),
-        changed_at=times,
+        changed_at=tuple(map(time_from_json, list_from_json(changes, "changes"))),
         since=None if since is None else time_from_json(since),
         newest=None if newest is None else event_from_json(newest),
     )
+    times = state.changed_at
+    if not times or len(times) > _CHANGES_MAX or list(times) != sorted(times):
+        raise ValueError(f"{shown(changes)} are no changes of an alert, oldest first")
+    if (state.since is None) != (state.newest is None):
+        raise ValueError("an alert flaps without an event, or has one although it is steady")
+    if state.since is not None and (len(times) > 1 or state.since > times[-1]):
+        raise ValueError("an alert that flaps has not one change, from when it began or later")
+    if state.newest is not None and (
+        event_key(state.newest) != key or _FIRING.get(state.newest.type) is not state.firing
+    ):
+        raise ValueError(f"the newest event of {shown(key)} is another's, or no change of it")
+    return key, state

@@ -36,7 +36,7 @@ the group's list (by its number, from the 1,001st member on); and once more by i
 with the reason `group_ended` when the group ends first.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, Self
@@ -46,16 +46,21 @@ from attrs import field, frozen
 
 from ahrules._draft import EventDraft
 from ahrules._moments import check_aware
+from ahrules._reading import shown
 from ahrules._snapshots import (
     VERSION,
     count_from_json,
     event_from_json,
     event_to_json,
+    field_from_json,
     flag_from_json,
+    list_from_json,
     reading,
+    row_from_json,
     text_from_json,
     time_from_json,
     time_to_json,
+    unique,
 )
 from ahwire.hub import Event, EventSeverity, EventType, GroupDownSettings, JsonValue
 from ahwire.limits import MAX_GROUP_MEMBERS
@@ -147,20 +152,15 @@ class GroupDownState:
         Raises:
             SnapshotError: It cannot be read.
         """
-        with reading("a company's agents that are down", data) as fields:
-            group = fields["group"]
-            return cls(
-                company_id=text_from_json(fields["company_id"]),
-                recent=_members_from_json(fields["recent"]),
-                newest_key=count_from_json(fields["newest_key"]),
-                group=None
-                if group is None
-                else DownGroup(
-                    key=text_from_json(group["key"]),
-                    formed_at=time_from_json(group["formed_at"]),
-                    members=_members_from_json(group["members"]),
-                ),
-            )
+        with reading("a company's agents that are down", data) as document:
+            company_id = text_from_json(field_from_json(document, "company_id"))
+            recent = _members_from_json(field_from_json(document, "recent"), company_id)
+            newest_key = count_from_json(field_from_json(document, "newest_key"))
+            given = field_from_json(document, "group")
+            group = None if given is None else _group_from_json(given, company_id)
+            if group is not None and (recent or group.key != _group_key(newest_key)):
+                raise ValueError("its group is not the newest one, or others went down beside it")
+            return cls(company_id=company_id, recent=recent, group=group, newest_key=newest_key)
 
 
 @frozen(kw_only=True)
@@ -229,7 +229,7 @@ class _Work:
             raise ValueError(
                 f"an event of {event.company_id!r} came to the state of {self._state.company_id!r}"
             )
-        agent = event.agent_id or event.server_id or ""
+        agent = _agent_of(event)
         self._events.append(event)
         if event.type is EventType.AGENT_UP:
             self._leave(agent)
@@ -304,7 +304,7 @@ class _Work:
         if not (forms and self._fresh):
             return self._step(attrs.evolve(self._state, recent=recent), ())
         newest_key = max(int(now.timestamp() * 1000), self._state.newest_key + 1)
-        self._group = DownGroup(key=f"group-{newest_key}", formed_at=now, members=_NOBODY)
+        self._group = DownGroup(key=_group_key(newest_key), formed_at=now, members=_NOBODY)
         group = attrs.evolve(self._group, members=self._join(recent))
         state = attrs.evolve(self._state, recent=_NOBODY, group=group, newest_key=newest_key)
         return self._step(state, (self._tell(group, EventType.GROUP_DOWN, now),))
@@ -362,12 +362,34 @@ def _members_to_json(members: Members) -> list[Any]:
     return [[agent, event_to_json(each.event), each.told] for agent, each in members.items()]
 
 
-def _members_from_json(data: Iterable[Any]) -> Members:
-    return MappingProxyType(
-        {
-            text_from_json(agent): GroupMember(
-                event=event_from_json(event), told=flag_from_json(told)
-            )
-            for agent, event, told in data
-        }
+def _group_key(newest_key: int) -> str:
+    return f"group-{newest_key}"
+
+
+def _agent_of(event: Event) -> str:
+    return event.agent_id or event.server_id or ""
+
+
+def _group_from_json(data: object, company_id: str) -> DownGroup:
+    return DownGroup(
+        key=text_from_json(field_from_json(data, "key")),
+        formed_at=time_from_json(field_from_json(data, "formed_at")),
+        members=_members_from_json(field_from_json(data, "members"), company_id),
     )
+
+
+def _members_from_json(data: object, company_id: str) -> Members:
+    rows = list_from_json(data, "members")
+    return MappingProxyType(unique(_member_from_json(row, company_id) for row in rows))
+
+
+def _member_from_json(data: object, company_id: str) -> tuple[str, GroupMember]:
+    agent, document, told = row_from_json(data, "agent", "event", "told")
+    event = event_from_json(document)
+    if (event.type, event.company_id, _agent_of(event)) != (
+        EventType.AGENT_DOWN,
+        company_id,
+        agent,
+    ):
+        raise ValueError(f"the event of {shown(agent)} is no agent.down of this company's agent")
+    return text_from_json(agent), GroupMember(event=event, told=flag_from_json(told))

@@ -259,6 +259,14 @@ def put(place, value):
         ([W, 1, 1], True, "line 2, watches[1].state, is True"),
         ([W, 1, 3], "now", "line 2, watches[1].started_at, is 'now', no number"),
         ([W, 1, 4], -1, "line 2, watches[1].reminders, is -1, no count"),
+        ([W, 1, 4], 10**400, "line 2, watches[1].reminders, is <a number of 1329 bits>, no count"),
+        ([0], "web-\ud800", "line 2, server, holds half a surrogate pair in 'web-\\ud800'"),
+        ([1], "\ud800", "line 2, name, holds half a surrogate pair"),
+        ([2], ["a", "\udfff"], "line 2, labels, holds half a surrogate pair"),
+        ([1], "mem", "line 2, watches[0], is of the rule 'r', which is on 'cpu'"),
+        ([W, 1, 0], "r", "line 2, watches[1], is of the rule 'r', which watches it already"),
+        ([3], None, "line 2, watches[0], has a point that is newer than the newest"),
+        ([W, 0, 7], [2e9, 1.0], "line 2, watches[0], has a point that is newer than the newest"),
         ([W, 1, 6], "x", "line 2, watches[1].peak, is 'x', no number"),
         ([W, 0, 7], [1.0], "line 2, watches[0].points, is no array of times"),
         ([W, 0, 7], [2.0, 1.0, 5.0, 5.0], "line 2, watches[0].points, has times that do not rise"),
@@ -305,6 +313,50 @@ def test_a_header_that_is_wrong_is_named(good, fields, says):
     lines = good.split(b"\n")[:-2]
     header = json.loads(lines[0]) | fields
     assert says in refusal(sealed([json.dumps(header).encode()]))
+
+
+def test_a_condition_that_held_without_a_point_is_refused(good):
+    lines = good.split(b"\n")[:-2]
+
+    def change(fields):
+        fields[3] = None
+        fields[W] = [[*fields[W][0][:1], 2, 0.0, 0.0, 0, 1.0, 1.0, None]]
+
+    assert "watches[0], has a condition that held" in refusal(changed(lines, change))
+
+
+def test_a_watch_over_a_series_that_its_rule_leaves_alone_is_refused(bench, rule):
+    one = bench(rule(servers=["web-*"]))
+    one.point(0, 95)
+    lines = one.evaluator.snapshot().split(b"\n")[:-2]
+    text = refusal(changed(lines, put([0], "db-1")))
+    assert "the rule 'r' watches the series 'cpu{core=\"0\"}' of 'db-1', which it does not" in text
+
+
+def test_a_header_that_has_a_rule_twice_or_nests_without_end_is_refused(good):
+    lines = good.split(b"\n")[:-2]
+    header = json.loads(lines[0])
+    header["rules"].append(header["rules"][0])
+    assert "the header has a rule twice" in refusal(sealed([json.dumps(header).encode()]))
+    for depth in (500, 900, 970, 990, 100_000):
+        deep = b'{"format":"ahrules.threshold","version":1,"company_id":"acme","rules":['
+        refusal(sealed([deep + b"[" * depth + b"]" * depth + b"]}"]))
+
+
+def test_a_series_whose_name_no_snapshot_could_hold_is_not_taken_and_counted(bench, rule):
+    one = bench(rule())
+    assert one.point(0, 95, server="web-\ud800") == []
+    assert one.point(0, 95, series=Series(name="cpu", labels={"core": "\udfff"})) == []
+    assert one.evaluator.drops == {"not_utf8": 2}
+    one.restart()
+
+
+def test_times_that_no_calendar_has_make_reminders_late_and_nothing_raise(bench, rule):
+    one = bench(rule(reminder_seconds=1, no_data="keep"))
+    one.evaluator.tick(-1.7e308)
+    one.evaluator.observe("web-1", one.series, -1.7e308, 95.0)
+    assert [told.kind.value for told in one.evaluator.tick(1.7e308)] == ["reminder"]
+    one.restart()
 
 
 def test_what_does_not_fit_together_is_named(good):

@@ -39,7 +39,17 @@ from ahrules._draft import (
     event_key,
 )
 from ahrules._moments import check_aware
-from ahrules._snapshots import VERSION, event_from_json, event_to_json, reading, text_from_json
+from ahrules._snapshots import (
+    VERSION,
+    event_from_json,
+    event_to_json,
+    field_from_json,
+    list_from_json,
+    reading,
+    row_from_json,
+    text_from_json,
+    unique,
+)
 from ahrules.silences._set import SilenceSet
 from ahwire.hub import Event, EventType, Silence
 
@@ -103,6 +113,14 @@ def _suppress(event: Event, silence_id: str) -> Event:
 def _checked(silences: SilenceSet) -> SilenceSet:
     expect("silences", silences, SilenceSet, "give what compile_silences([...]) returns")
     return silences
+
+
+def _held_from_json(data: object) -> tuple[EventKey, HeldEvent]:
+    document, silence_id = row_from_json(data, "event", "silence_id")
+    held = HeldEvent(event=event_from_json(document), silence_id=text_from_json(silence_id))
+    if not (held.event.suppressed and _begins(held.event)):
+        raise ValueError(f"the event {held.event.event_id} is none that a silence holds back")
+    return event_key(held.event), held
 
 
 class SuppressionTracker:
@@ -196,14 +214,9 @@ class SuppressionTracker:
         Raises:
             SnapshotError: It cannot be read; nothing is changed.
         """
-        found: dict[EventKey, HeldEvent] = {}
-        with reading("what silences hold back", data) as fields:
-            for document, silence_id in fields["held"]:
-                held = HeldEvent(
-                    event=event_from_json(document), silence_id=text_from_json(silence_id)
-                )
-                found[event_key(held.event)] = held
-        self._held = found
+        with reading("what silences hold back", data) as document:
+            rows = list_from_json(field_from_json(document, "held"), "what is held")
+            self._held = unique(map(_held_from_json, rows))
 
     def _overdue(self, now: datetime) -> Iterator[HeldEvent]:
         for held in self._held.values():

@@ -211,8 +211,8 @@ class Evaluator:
         """What was not taken since the start, by reason.
 
         Points: `not_finite`, `late`, `window_points_max` (left a window early). New series:
-        `series_max`, `key_chars_max`, `key_chars_total_max` (counted at each of their points),
-        `rule_series_max` (one rule does not watch one series).
+        `series_max`, `key_chars_max`, `key_chars_total_max`, `not_utf8` (counted at each of their
+        points), `rule_series_max` (one rule does not watch one series).
         """
         return MappingProxyType(dict(self._registry.drops))
 

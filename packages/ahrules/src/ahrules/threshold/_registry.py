@@ -7,6 +7,7 @@ when it comes and when rules change, and then never again.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from ahrules._reading import is_unicode
 from ahrules.threshold._rules import Compiled, RuleBook
 from ahrules.threshold._series import Series
 from ahrules.threshold._tracked import NEVER, EvaluatorBounds, Host, Tracked
@@ -49,7 +50,9 @@ class Registry:
         """Hold a new series, or count why it cannot be held and return None."""
         bounds = self.bounds
         chars = len(series.key)
-        if self.series >= bounds.series_max:
+        if not (is_unicode(server) and is_unicode(series.key)):
+            self.drops["not_utf8"] += 1
+        elif self.series >= bounds.series_max:
             self.drops["series_max"] += 1
         elif chars > bounds.key_chars_max:
             self.drops["key_chars_max"] += 1

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from ahrules._reading import shown
 from ahrules.errors import SnapshotError
 from ahrules.threshold._rules import Compiled, RuleBook, make_book
 from ahrules.threshold._snapshot import Document, read_document
@@ -49,6 +50,7 @@ class Restored:
             ),
             document,
         )
+        self._meet(document)
         self.series = [row.tracked(self.book.rules, points_max) for row in document.rows]
 
     def _checked(self, book: RuleBook, document: Document) -> RuleBook:
@@ -59,6 +61,19 @@ class Restored:
                 "from an older one"
             )
         return book
+
+    def _meet(self, document: Document) -> None:
+        """Refuse a watch of a rule that leaves the series alone, where it is the rule used here."""
+        given = {rule.rule_id: rule for rule in document.rules}
+        for row in document.rows:
+            for watch in row.watches:
+                used = self.book.rules[watch[0]]
+                if used.rule == given[watch[0]] and not used.meets(row.server, row.series):
+                    raise SnapshotError(
+                        f"the snapshot is damaged: the rule {watch[0]!r} watches the series "
+                        f"{shown(row.series.key)} of {shown(row.server)}, which it does not meet; "
+                        "start from an older one"
+                    )
 
     def count(self) -> list[Tracked]:
         """Count the series at their rules, once they are to be held, and return them."""

@@ -16,11 +16,12 @@ from typing import Any, Final, NoReturn
 from attrs import frozen
 
 from ahrules._arguments import expect
+from ahrules._reading import is_unicode, shown
 from ahrules.errors import SnapshotError
 from ahrules.threshold._rules import Compiled
 from ahrules.threshold._series import Series
 from ahrules.threshold._tracked import NEVER, Tracked
-from ahrules.threshold._watch import AlertState, Watch
+from ahrules.threshold._watch import REMINDERS_MAX, AlertState, Watch
 from ahwire.errors import DecodeError
 from ahwire.hub import ThresholdRule
 
@@ -28,6 +29,7 @@ _FORMAT: Final = "ahrules.threshold"
 _VERSION: Final = 1
 _SERIES_FIELDS: Final = 7
 _WATCH_FIELDS: Final = 8
+_HELD: Final = frozenset({AlertState.PENDING, AlertState.FIRING, AlertState.KEPT})
 _load: Final = json.JSONDecoder().decode
 _dump: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -161,22 +163,24 @@ def read_document(data: bytes) -> Document:
     trailer = _object(lines[-2], "the trailer")
     header = _object(lines[0], "the header")
     if header.get("format") != _FORMAT:
-        _refuse("the header", f"names the format {header.get('format')!r}, not {_FORMAT!r}")
+        _refuse("the header", f"names the format {shown(header.get('format'))}, not {_FORMAT!r}")
     if header.get("version") != _VERSION:
         raise SnapshotError(
-            f"the snapshot has version {header.get('version')!r}, and this release reads "
+            f"the snapshot has version {shown(header.get('version'))}, and this release reads "
             f"{_VERSION}; read it with the release that wrote it"
         )
     body = data[: len(data) - len(lines[-2]) - 1]
     if zlib.crc32(body) != trailer.get("crc32"):
-        _refuse("it", f"has the CRC-32 {zlib.crc32(body)}, not {trailer.get('crc32')!r}")
+        _refuse("it", f"has the CRC-32 {zlib.crc32(body)}, not {shown(trailer.get('crc32'))}")
     if len(lines) - 3 != trailer.get("series"):
-        _refuse("it", f"has {len(lines) - 3} series, not {trailer.get('series')!r}")
+        _refuse("it", f"has {len(lines) - 3} series, not {shown(trailer.get('series'))}")
     company_id = header.get("company_id")
     if not isinstance(company_id, str):
         _refuse("the header", "has no company_id")
     rules = _rules(header.get("rules"))
     by_id = {rule.rule_id: rule for rule in rules}
+    if len(by_id) != len(rules):
+        _refuse("the header", "has a rule twice")
     rows = [_Reader(number, by_id).row(line) for number, line in enumerate(lines[1:-2], start=2)]
     if len({(row.server, row.series.key) for row in rows}) != len(rows):
         _refuse("it", "has a series twice")
@@ -200,6 +204,8 @@ def _rules(items: object) -> tuple[ThresholdRule, ...]:
     for index, item in enumerate(items):
         try:
             rules.append(ThresholdRule.from_json(json.dumps(item).encode()))
+        except RecursionError:
+            _refuse(f"rules[{index}]", "of the header nests too deep")
         except DecodeError as error:
             _refuse(f"rules[{index}]", f"of the header cannot be read ({error})")
     return tuple(rules)
@@ -222,12 +228,13 @@ class _Reader:
         server, name, labels, last_ts, last_value, is_short, watches = fields
         for text, where in ((server, "server"), (name, "name")):
             if not isinstance(text, str):
-                self._refuse(where, f"is {text!r}, no string")
+                self._refuse(where, f"is {shown(text)}, no string")
+            self._text(text, where)
         if not isinstance(is_short, bool):
-            self._refuse("is_short", f"is {is_short!r}, neither true nor false")
+            self._refuse("is_short", f"is {shown(is_short)}, neither true nor false")
         if not isinstance(watches, list):
             self._refuse("watches", "is no array")
-        return Row(
+        row = Row(
             server=server,
             series=Series(name=name, labels=self._labels(labels)),
             last_ts=self._time(last_ts, "last_ts"),
@@ -235,6 +242,25 @@ class _Reader:
             is_short=is_short,
             watches=[self._watch(watch, f"watches[{at}]") for at, watch in enumerate(watches)],
         )
+        self._fits(row)
+        return row
+
+    def _fits(self, row: Row) -> None:
+        """Refuse watches that this series cannot have."""
+        seen: set[str] = set()
+        for at, watch in enumerate(row.watches):
+            where = f"watches[{at}]"
+            rule_id, metric = watch[0], self._rules[watch[0]].metric
+            if rule_id in seen:
+                self._refuse(where, f"is of the rule {rule_id!r}, which watches it already")
+            seen.add(rule_id)
+            if metric != row.series.name:
+                self._refuse(where, f"is of the rule {rule_id!r}, which is on {shown(metric)}")
+            if row.last_ts == NEVER and watch[1] in _HELD:
+                self._refuse(where, "has a condition that held, and the series has no point")
+            points = watch[-1]
+            if points and points[len(points) // 2 - 1] > row.last_ts:
+                self._refuse(where, "has a point that is newer than the newest of the series")
 
     def _labels(self, texts: object) -> dict[str, str]:
         if not isinstance(texts, list) or len(texts) % 2 or not set(map(type, texts)) <= {str}:
@@ -242,6 +268,8 @@ class _Reader:
         labels = dict(zip(texts[::2], texts[1::2], strict=True))
         if len(labels) * 2 != len(texts):
             self._refuse("labels", "have a name twice")
+        for text in texts:
+            self._text(text, "labels")
         return labels
 
     def _watch(self, fields: object, where: str) -> Sequence[Any]:
@@ -249,21 +277,32 @@ class _Reader:
             self._refuse(where, f"is no array of {_WATCH_FIELDS}")
         rule_id, state, since, started_at, reminders, value, peak, points = fields
         if not isinstance(rule_id, str) or rule_id not in self._rules:
-            self._refuse(f"{where}.rule_id", f"is {rule_id!r}, which is no rule of the header")
+            self._refuse(f"{where}.rule_id", f"is {shown(rule_id)}, which is no rule of the header")
         if type(state) is not int or not 0 <= state < len(AlertState):
-            self._refuse(f"{where}.state", f"is {state!r}; states are 0 to {len(AlertState) - 1}")
-        if type(reminders) is not int or reminders < 0:
-            self._refuse(f"{where}.reminders", f"is {reminders!r}, no count")
-        self._number(since, f"{where}.since")
-        self._number(started_at, f"{where}.started_at")
-        for number, name in ((value, "value"), (peak, "peak")):
-            if number is not None:
-                self._number(number, f"{where}.{name}")
-            elif state in (AlertState.PENDING, AlertState.FIRING, AlertState.KEPT):
-                self._refuse(f"{where}.{name}", "is null although the condition held")
+            self._refuse(
+                f"{where}.state", f"is {shown(state)}; states are 0 to {len(AlertState) - 1}"
+            )
+        if type(reminders) is not int or not 0 <= reminders <= REMINDERS_MAX:
+            self._refuse(f"{where}.reminders", f"is {shown(reminders)}, no count of reminders")
         if points is not None:
             self._points(points, f"{where}.points")
-        return fields
+        if state in _HELD and (value is None or peak is None):
+            name = "value" if value is None else "peak"
+            self._refuse(f"{where}.{name}", "is null although the condition held")
+        return (
+            rule_id,
+            state,
+            self._number(since, f"{where}.since"),
+            self._number(started_at, f"{where}.started_at"),
+            reminders,
+            None if value is None else self._number(value, f"{where}.value"),
+            None if peak is None else self._number(peak, f"{where}.peak"),
+            points,
+        )
+
+    def _text(self, text: str, where: str) -> None:
+        if not is_unicode(text):
+            self._refuse(where, f"holds half a surrogate pair in {shown(text)}")
 
     def _points(self, points: object, where: str) -> None:
         if not isinstance(points, list) or len(points) % 2:
@@ -280,7 +319,7 @@ class _Reader:
         if type(number) is float and math.isfinite(number):
             return number
         if type(number) not in (int, float):
-            self._refuse(where, f"is {number!r}, no number")
+            self._refuse(where, f"is {shown(number)}, no number")
         try:
             found = float(number)  # type: ignore[arg-type]  # its type was just asked
         except OverflowError:

@@ -54,6 +54,8 @@ _KEPT: Final = AlertState.KEPT
 _SILENT: Final = AlertState.SILENT
 OPEN: Final = frozenset({_FIRING, _KEPT, _SILENT})
 """The states in which an alert is open."""
+REMINDERS_MAX: Final = 1 << 53
+"""So many reminders of one alert are counted; a double tells them apart."""
 _OPENED: Final = TransitionKind.OPENED
 _RESOLVED: Final = TransitionKind.RESOLVED
 
@@ -164,7 +166,8 @@ class Watch:
         seconds = self.rule.rule.reminder_seconds
         if seconds is None or not self.is_open:
             return False
-        due = int((now - self.started_at) // seconds)
+        # Of times that no calendar has the quotient may be no number: then all of them are due.
+        due = int(min(REMINDERS_MAX - 1, (now - self.started_at) // seconds))
         # The k-th is due at started_at + k * seconds, however the quotient was rounded.
         if now >= self.started_at + (due + 1) * seconds:
             due += 1
