@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 import structlog
@@ -10,6 +10,7 @@ import structlog
 from ah_server.settings import LogSettings
 
 _SECRET_WORDS = ("token", "authorization", "password", "secret", "license")
+_HASH_CHARS = 8
 _LIBRARIES_TOO_LOUD = (
     "aiosqlite",
     "alembic",
@@ -27,16 +28,28 @@ def mask_secrets(
 ) -> MutableMapping[str, Any]:
     """Replaces values of fields whose names tell a secret; hashes keep their first 8 characters."""
     for name, value in line.items():
-        lowered = name.lower()
-        if any(word in lowered for word in _SECRET_WORDS):
-            line[name] = str(value)[:8] if lowered.endswith("hash") else "***"
+        line[name] = _masked(name, value)
     return line
 
 
+def _masked(name: str, value: Any) -> Any:
+    lowered = name.lower()
+    if any(word in lowered for word in _SECRET_WORDS):
+        return str(value)[:_HASH_CHARS] if lowered.endswith("hash") else "***"
+    if isinstance(value, Mapping):
+        return {key: _masked(str(key), inner) for key, inner in value.items()}
+    return value
+
+
 def configure_logs(settings: LogSettings, *, collector_id: str) -> None:
-    """Sends all log lines of this process to standard error."""
+    """Sends all log lines of this process to standard error, warnings of libraries too.
+
+    As JSON a line is one object with `time`, `level`, `logger`, `msg`, `collector_id`, and what
+    else its event has, `request_id` above all.
+    """
     shared: list[Any] = [
         structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         mask_secrets,
@@ -70,6 +83,7 @@ def configure_logs(settings: LogSettings, *, collector_id: str) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
         )
     )
+    logging.captureWarnings(capture=True)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())

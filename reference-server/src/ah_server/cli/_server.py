@@ -8,7 +8,7 @@ from typing import Any
 from ah_server._about import host_id
 from ah_server.cli._printing import add_json_option, print_rows
 from ah_server.connections import raise_descriptor_limit
-from ah_server.errors import SettingsError
+from ah_server.errors import ServerError, SettingsError
 from ah_server.logs import configure_logs
 from ah_server.run import check, serve
 from ah_server.settings import setting_lines
@@ -94,7 +94,15 @@ async def _run(options: argparse.Namespace) -> int:
     def progress(what: str, part: str) -> None:
         _log.debug("%s %s", part, what)
 
-    await serve(settings, progress=progress, ready=ready)
+    try:
+        await serve(settings, progress=progress, ready=ready)
+    except ServerError as error:
+        if settings.log.format != "json":
+            raise
+        # Whoever reads the log as JSON reads the last word as JSON too.
+        for problem in getattr(error, "problems", (str(error),)):
+            _log.error("%s", problem)  # the sentence is for the operator
+        return error.exit_code
     return 0
 
 
