@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,15 +15,12 @@ import httpx
 import yaml
 from aiosmtpd.controller import Controller
 
+from testkit import free_port
+
 DOORS = ("ingest", "admin", "hub", "console", "notify")
 COMPANY = "acme"
 SERVER = "web1"
 TO = "ann@acme.example"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def wait_until(what: str, look: Callable[[], object], *, seconds: float) -> object:
@@ -63,9 +59,13 @@ class Mailbox:
 
 
 class World:
-    """Server and agent as processes, at a quick pace, with one rule that tells Ann."""
+    """Server and agent as processes, at a quick pace, with one rule that tells Ann.
 
-    def __init__(self, folder: Path, mailbox: Mailbox) -> None:
+    `more` are settings of the server over the quick ones.
+    """
+
+    def __init__(self, folder: Path, mailbox: Mailbox, **more) -> None:
+        folder.mkdir(exist_ok=True)
         self.folder = folder
         self.mailbox = mailbox
         self.ports = {door: free_port() for door in DOORS}
@@ -96,6 +96,9 @@ class World:
                 "security": "plain",
             },
         }
+        for name, value in more.items():
+            known = settings.get(name)
+            settings[name] = known | value if isinstance(known, dict) else value
         self.config.write_text(yaml.safe_dump(settings))
         agent = {
             "collector_url": f"http://127.0.0.1:{self.ports['ingest']}",
@@ -213,8 +216,16 @@ class World:
         self.agent.send_signal(signal.SIGKILL)
         self.agent.wait()
 
+    @property
+    def hub_token(self) -> str:
+        return (self.folder / "server" / "hub.token").read_text().strip()
+
+    @property
+    def admin_token(self) -> str:
+        return (self.folder / "server" / "admin.token").read_text().strip()
+
     def events(self) -> list[str]:
-        token = (self.folder / "server" / "hub.token").read_text().strip()
+        token = self.hub_token
         answer = httpx.get(
             self.url("hub", "/admin/api/events"),
             headers={"Authorization": f"Bearer {token}"},
@@ -223,7 +234,7 @@ class World:
         return [line["event"]["type"] for line in answer.json()["events"]]
 
     def presence(self) -> list[dict]:
-        token = (self.folder / "server" / "admin.token").read_text().strip()
+        token = self.admin_token
         answer = httpx.get(
             self.url("admin", "/admin/v1/presence"),
             headers={"Authorization": f"Bearer {token}"},

@@ -81,9 +81,11 @@ async def check(settings: ServerSettings) -> list[str]:
         ServerError: something cannot be used or reached; the text names it.
     """
     found = []
-    async with assembled(settings) as assembly:
+    async with assembled(settings, seams=Seams(patient=False)) as assembly:
         found += [f"{name} can listen on {at}" for name, at in assembly.addresses.items()]
         found.append(f"state_dir {settings.state_dir} can be written")
+        if settings.redis.addr is not None:
+            found.append(f"redis {settings.redis.addr} answers and evicts nothing")
         if settings.hub.base_url:
             await _reach_hub(settings, assembly)
             found.append(f"hub {settings.hub.base_url} answers")

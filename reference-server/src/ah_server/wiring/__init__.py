@@ -1,8 +1,8 @@
 """The whole system, composed from settings: begin reading at `assembled`."""
 
 from ah_server.wiring._assembly import Assembly, assembled
-from ah_server.wiring._door import CollectorSide
 from ah_server.wiring._hub import HubSide
+from ah_server.wiring._identities import CollectorSide
 from ah_server.wiring._notify import NotifySide
 from ah_server.wiring._seams import Seams
 

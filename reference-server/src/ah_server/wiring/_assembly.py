@@ -1,9 +1,10 @@
 """The whole system, composed: what is made of which settings, and in which order it runs.
 
-Read it from `assembled` down; `_door`, `_collector`, `_notify` and `_hub` compose the sides. With
-nothing set everything is embedded and this one process plays the hub too; what is embedded keeps
-its state under `state_dir`. Collector and hub talk over real HTTP even then, so that what holds
-here holds when they stand apart.
+Read it from `assembled` down; `_door`, `_identities`, `_collector`, `_notify` and `_hub` compose
+the sides. With nothing set everything is embedded and this one process plays the hub too; what is
+embedded keeps its state under `state_dir`. With `redis.addr` set, registry, presence and company
+settings are in Redis, so that other processes share them. Collector and hub talk over real HTTP
+even when they are one process, so that what holds here holds when they stand apart.
 
     ingest ─▶ bus ─▶ worker ─▶ store ◀─ console, admin
        └─▶ presence ─▶ detector ─▶ outbox ─▶ sender ─HTTP▶ hub ─▶ bridge ─▶ broker
@@ -17,17 +18,17 @@ import attrs
 import sqlalchemy.exc
 
 from ah_server.console import Fleet, console_app
-from ah_server.errors import StateDirectoryError
+from ah_server.errors import DependencyError, StateDirectoryError
 from ah_server.parts import Part
 from ah_server.settings import Address, Secret, ServerSettings
 from ah_server.state_directory import StateDirectory
 from ah_server.web_server import bound_address
 from ah_server.wiring._collector import collector_side
-from ah_server.wiring._door import CollectorSide
 from ah_server.wiring._hub import HubSide, bridge_part, hub_side
+from ah_server.wiring._identities import CollectorSide
 from ah_server.wiring._notify import NotifySide, notify_side
 from ah_server.wiring._seams import Doors, Seams, bind_all, web
-from ahcollector.errors import CollectorError
+from ahcollector.errors import CollectorError, PresenceError, RegistryError
 from ahcollector.hub import HttpHub
 from ahnotify.errors import NotifyError
 
@@ -54,17 +55,26 @@ async def assembled(
     Raises:
         AddressInUseError: a port is taken.
         StateDirectoryError: the state directory cannot be used, or another process holds it.
+        DependencyError: the Redis that is set does not answer, or loses state.
         SettingsError: settings contradict what was found.
     """
     async with AsyncExitStack() as stack:
         try:
             assembly = await _compose(settings, Seams() if seams is None else seams, stack)
+        except (RegistryError, PresenceError) as error:
+            if settings.redis.addr is None:
+                raise _unusable(settings, error) from error
+            raise DependencyError(f"redis.addr: {settings.redis.addr}: {error}") from error
         except (CollectorError, NotifyError, sqlalchemy.exc.SQLAlchemyError, OSError) as error:
-            raise StateDirectoryError(
-                f"what state_dir {settings.state_dir} holds cannot be used: {error}; repair it, or"
-                " set another state_dir"
-            ) from error
+            raise _unusable(settings, error) from error
         yield assembly
+
+
+def _unusable(settings: ServerSettings, error: Exception) -> StateDirectoryError:
+    return StateDirectoryError(
+        f"what state_dir {settings.state_dir} holds cannot be used: {error}; repair it, or set"
+        " another state_dir"
+    )
 
 
 async def _compose(settings: ServerSettings, seams: Seams, stack: AsyncExitStack) -> Assembly:

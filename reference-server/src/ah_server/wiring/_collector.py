@@ -8,7 +8,9 @@ from ah_server.connections import fair_share
 from ah_server.parts import Loop, Part
 from ah_server.settings import Secret, ServerSettings
 from ah_server.web_server import WebServer
-from ah_server.wiring._door import CollectorSide, open_door_of
+from ah_server.wiring._door import checks_of, open_door_of
+from ah_server.wiring._identities import CollectorSide
+from ah_server.wiring._redis import shared_redis
 from ah_server.wiring._seams import Doors, Seams, web
 from ahcollector.admin import admin_app
 from ahcollector.bus import InProcessBus
@@ -16,7 +18,9 @@ from ahcollector.detector import Detector, Reporter, TrafficTotals
 from ahcollector.hub import HttpHub
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.outbox import FileOutbox, LocalLease, OutboxBounds, OutboxSender
-from ahcollector.presence import MemoryPresence
+from ahcollector.presence import MemoryPresence, Presence
+from ahcollector.presence.redis import RedisPresence
+from ahcollector.redis import RedisClient
 from ahcollector.store import MemoryStore, StoreSnapshot
 from ahcollector.worker import FileDeadBatches, Worker
 from ahwire import UUID7Generator
@@ -31,7 +35,7 @@ async def collector_side(
     stack: AsyncExitStack,
 ) -> tuple[CollectorSide, tuple[Part, ...]]:
     """What can be asked of the collector, and its parts in the order of their start."""
-    side = await _open_state(settings, seams, stack)
+    side, state_loops = await _open_state(settings, seams, stack)
     dead_batches = await FileDeadBatches.open(settings.state_dir / "dead-batches.log")
     worker = Worker(
         bus=side.bus,
@@ -47,6 +51,7 @@ async def collector_side(
     door = await open_door_of(settings, seams, hub, side)
     admin = admin_app(
         token=admin_token.reveal(),
+        previous_token=settings.admin.previous_token.reveal() or None,
         registry=door.registry,
         directory=door.directory,
         presence=side.presence,
@@ -54,7 +59,10 @@ async def collector_side(
         outbox=side.outbox,
         dead_batches=dead_batches,
         bus=side.bus,
+        bus_dead=side.bus.dead,
+        checks=checks_of(side),
         clock=seams.clock,
+        rng=seams.rng,
         metrics=side.metrics,
     )
     ingest = WebServer(
@@ -75,7 +83,7 @@ async def collector_side(
     await keeper.load()
     flush = settings.worker.shutdown_flush_seconds
     parts = (
-        Loop(name="presence file", body=partial(side.presence.run, clock=seams.clock)),
+        *state_loops,
         Loop(name="store file", body=keeper.run, stop_seconds=5.0),
         *door.loops,
         Loop(name="worker", body=worker.run, stop_seconds=flush + 1),
@@ -88,17 +96,13 @@ async def collector_side(
 
 async def _open_state(
     settings: ServerSettings, seams: Seams, stack: AsyncExitStack
-) -> CollectorSide:
+) -> tuple[CollectorSide, tuple[Part, ...]]:
     """Opens what outlives a restart, and makes what does not."""
-    clock, state_dir, metrics = seams.clock, settings.state_dir, PrometheusMetrics()
-    presence = await MemoryPresence.open(
-        state_dir / "presence.json",
-        event_ids=UUID7Generator(clock, seams.rng).next,
-        down_min_seconds=settings.alerting.down_min_seconds,
-        default_interval_seconds=settings.alerting.agent_interval_seconds,
-    )
+    clock, metrics = seams.clock, PrometheusMetrics()
+    redis = await shared_redis(settings.redis, seams, stack)
+    presence, loops = await _presence(settings, seams, redis)
     outbox = await FileOutbox.open(
-        state_dir / "outbox",
+        settings.state_dir / "outbox",
         now=clock.time(),
         bounds=OutboxBounds(
             dead_max=settings.outbox.dead_max,
@@ -113,7 +117,34 @@ async def _open_state(
         metrics=metrics,
     )
     bus = InProcessBus(clock=clock, queue_batches_max=settings.bus.queue_per_shard, metrics=metrics)
-    return CollectorSide(store=store, presence=presence, outbox=outbox, bus=bus, metrics=metrics)
+    side = CollectorSide(
+        store=store, presence=presence, outbox=outbox, bus=bus, metrics=metrics, redis=redis
+    )
+    return side, loops
+
+
+async def _presence(
+    settings: ServerSettings, seams: Seams, redis: RedisClient | None
+) -> tuple[Presence, tuple[Part, ...]]:
+    """Who was heard when: in Redis where one is set, else in this process and a file."""
+    event_ids = UUID7Generator(seams.clock, seams.rng).next
+    if redis is not None:
+        shared = RedisPresence(
+            client=redis,
+            event_ids=event_ids,
+            name=settings.collector_id or host_id(),
+            clock=seams.clock,
+            down_min_seconds=settings.alerting.down_min_seconds,
+            default_interval_seconds=settings.alerting.agent_interval_seconds,
+        )
+        return shared, ()
+    embedded = await MemoryPresence.open(
+        settings.state_dir / "presence.json",
+        event_ids=event_ids,
+        down_min_seconds=settings.alerting.down_min_seconds,
+        default_interval_seconds=settings.alerting.agent_interval_seconds,
+    )
+    return embedded, (Loop(name="presence file", body=partial(embedded.run, clock=seams.clock)),)
 
 
 def _silence(

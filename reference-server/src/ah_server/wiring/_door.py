@@ -1,45 +1,23 @@
-"""Who may enter the collector, and the application they enter by."""
+"""The application by which agents enter the collector."""
 
 import attrs
 
 from ah_server.parts import Loop, Part
 from ah_server.settings import ServerSettings
 from ah_server.web_server import Application
+from ah_server.wiring._identities import CollectorSide, identities_of
 from ah_server.wiring._seams import Seams
-from ahcollector.bus import InProcessBus
 from ahcollector.enroll import EnrollProxy, Renewal
 from ahcollector.hub import HttpHub
-from ahcollector.ingest import IngestLimits, SeriesBudget, ingest_app
-from ahcollector.metrics import PrometheusMetrics
-from ahcollector.outbox import Outbox
-from ahcollector.presence import IngestBeacon, MemoryPresence
-from ahcollector.registry import (
-    CompanySettingsCache,
-    Directory,
-    MemoryRegistry,
-    NegativeCache,
-    Resolver,
-    SnapshotKeeper,
-    Syncer,
-)
-from ahcollector.store import MemoryStore
+from ahcollector.ingest import Check, IngestLimits, SeriesBudget, ingest_app
+from ahcollector.presence import IngestBeacon
+from ahcollector.registry import Directory, Registry
 from ahwire.limits import Limits as BatchLimits
 
 
 @attrs.frozen(kw_only=True)
-class CollectorSide:
-    """What the sides of the collector share."""
-
-    store: MemoryStore
-    presence: MemoryPresence
-    outbox: Outbox
-    bus: InProcessBus
-    metrics: PrometheusMetrics
-
-
-@attrs.frozen(kw_only=True)
 class _Door:
-    registry: MemoryRegistry
+    registry: Registry
     directory: Directory
     app: Application
     loops: tuple[Part, ...]
@@ -50,74 +28,41 @@ async def open_door_of(
 ) -> _Door:
     """Who may enter, and the application they enter by."""
     clock, ingest = seams.clock, settings.ingest
-    registry = MemoryRegistry()
-    keeper = SnapshotKeeper(
-        registry=registry,
-        path=settings.state_dir / "registry.json",
-        clock=clock,
-        delay_seconds=settings.registry.snapshot_seconds,
-    )
-    await keeper.load()
-    negative = NegativeCache()
     budget = SeriesBudget(per_hour=ingest.series_per_hour, first_hour=ingest.series_first_hour)
-    directory = Directory(
-        registry=registry,
-        presence=side.presence,
-        negative=negative,
-        clock=clock,
-        interval_seconds=settings.alerting.agent_interval_seconds,
-        followers=(budget,),
-    )
-    # Silence of an agent is noticed even if it never speaks to this run of the server.
-    await directory.ensure_all(registry.active_agents())
-    resolver = Resolver(
-        registry=registry,
-        directory=directory,
-        hub=hub,
-        negative=negative,
-        clock=clock,
-        lookups_per_second=settings.hub.lookup_per_second,
-        metrics=side.metrics,
-    )
-    companies = CompanySettingsCache(hub=hub, clock=clock)
-    syncer = Syncer(
-        hub=hub,
-        registry=registry,
-        directory=directory,
-        clock=clock,
-        interval_seconds=settings.hub.sync_interval_seconds,
-        tombstone_ttl_seconds=settings.registry.tombstone_ttl_days * 86_400,
-        metrics=side.metrics,
-    )
+    known = await identities_of(settings, seams, hub, side, followers=(budget,))
     app = ingest_app(
-        resolver=resolver,
+        resolver=known.resolver,
         presence=side.presence,
         bus=side.bus,
-        settings=companies,
+        settings=known.companies,
         hub=hub,
         enroll=EnrollProxy(
-            hub=hub, directory=directory, public_url=ingest.public_url, metrics=side.metrics
+            hub=hub, directory=known.directory, public_url=ingest.public_url, metrics=side.metrics
         ),
-        renewal=Renewal(hub=hub, directory=directory),
+        renewal=Renewal(hub=hub, directory=known.directory),
         budget=budget,
         limits=_limits(settings),
         trusted_proxies=ingest.trusted_proxies,
         clock=clock,
         rng=seams.rng,
-        checks={
-            "store": side.store.ping,
-            "presence": side.presence.ping,
-            "outbox": side.outbox.ping,
-        },
+        checks=checks_of(side),
         metrics=side.metrics,
     )
     loops = (
-        Loop(name="registry file", body=keeper.run),
-        Loop(name="company settings", body=companies.run),
-        Loop(name="registry sync", body=syncer.run),
+        *known.loops,
         Loop(name="ingest beacon", body=IngestBeacon(presence=side.presence, clock=clock).run),
     )
-    return _Door(registry=registry, directory=directory, app=app, loops=loops)
+    return _Door(registry=known.registry, directory=known.directory, app=app, loops=loops)
+
+
+def checks_of(side: CollectorSide) -> dict[str, Check]:
+    """What must be usable for the collector to be ready, by name."""
+    checks: dict[str, Check] = {
+        "store": side.store.ping,
+        "presence": side.presence.ping,
+        "outbox": side.outbox.ping,
+    }
+    return checks if side.redis is None else {**checks, "redis": side.redis.ping}
 
 
 def _limits(settings: ServerSettings) -> IngestLimits:

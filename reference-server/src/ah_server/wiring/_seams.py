@@ -30,10 +30,15 @@ class Doors:
 
 @attrs.frozen(kw_only=True)
 class Seams:
-    """Where a test, or a build of one's own, puts another part in; the defaults are real."""
+    """Where a test, or a build of one's own, puts another part in; the defaults are real.
+
+    `patient` is whether to wait for a service that does not answer yet, as at the start of a
+    machine; a check does not.
+    """
 
     clock: AsyncClock = attrs.field(factory=SystemClock)
     rng: random.Random = attrs.field(factory=random.SystemRandom)
+    patient: bool = True
     parts: Callable[[tuple[Part, ...]], tuple[Part, ...]] = attrs.field(default=lambda parts: parts)
 
 

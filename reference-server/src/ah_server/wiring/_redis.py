@@ -1,0 +1,68 @@
+"""The Redis that several processes share: opened before all that keeps its state there."""
+
+import logging
+from contextlib import AsyncExitStack
+
+from ah_server.errors import DependencyError
+from ah_server.settings import RedisSettings
+from ah_server.wiring._seams import Seams
+from ahcollector.errors import RedisError, RedisSettingsError
+from ahcollector.redis import RedisClient, RedisConfig
+
+_log = logging.getLogger("ah_server.wiring")
+
+# A machine that boots starts both at once, and Redis first reads what it kept.
+_WAIT_SECONDS = 60.0
+_AGAIN_SECONDS = 1.0
+
+
+async def shared_redis(
+    settings: RedisSettings, seams: Seams, stack: AsyncExitStack
+) -> RedisClient | None:
+    """The client of the Redis that is set, found fit to keep state; None when none is set.
+
+    Args:
+        settings: where it is.
+        seams: the clock, and whether to wait a minute for a Redis that does not answer yet.
+        stack: closes the client.
+
+    Raises:
+        DependencyError: it does not answer, or is set up in a way that loses state.
+    """
+    if settings.addr is None:
+        return None
+    client = RedisClient(
+        config=RedisConfig(
+            host=settings.addr.host,
+            port=settings.addr.port,
+            username=settings.username,
+            password=settings.password.reveal(),
+            db=settings.db,
+            prefix=settings.prefix,
+            tls=settings.tls,
+            tls_ca_file=settings.tls_ca_file,
+            timeout_seconds=settings.timeout_seconds,
+        ),
+        clock=seams.clock,
+    )
+    stack.push_async_callback(client.aclose)
+    began = seams.clock.monotonic()
+    while True:
+        try:
+            await client.check()
+        except RedisSettingsError as error:
+            raise DependencyError(f"redis.addr: {error}") from error
+        except RedisError as error:
+            waited = seams.clock.monotonic() - began
+            if not seams.patient or waited >= _WAIT_SECONDS:
+                raise DependencyError(
+                    f"redis.addr: {settings.addr} cannot be used ({error}); start it, or correct"
+                    " redis.addr"
+                ) from error
+            _log.warning(
+                "waiting for Redis",
+                extra={"seconds_left": round(_WAIT_SECONDS - waited), "error": str(error)},
+            )
+            await seams.clock.sleep(_AGAIN_SECONDS)
+        else:
+            return client
