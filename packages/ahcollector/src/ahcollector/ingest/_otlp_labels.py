@@ -131,7 +131,8 @@ class Labeller:
             text = text_of(pair.value, self._limits.label_value_bytes)
             if text is None or len(name) > self._limits.name_bytes:
                 return self._too_long(pair.key)
-            labels[name] = text
+            if text:  # an empty label is none
+                labels[name] = text
         count = len(labels) + bool(kept_free)
         return self._too_many(count, "labels") if count > most else labels
 
