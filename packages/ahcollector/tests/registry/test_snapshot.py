@@ -43,6 +43,7 @@ async def filled():
         await registry.put(record(number), now=1.0)
     await registry.put(record(2, state=AgentState.REVOKED, token_hash=None, version=4), now=5.0)
     await registry.set_cursor("c9")
+    await registry.end_full_sync(now=7.5)
     return registry
 
 

@@ -1,0 +1,190 @@
+"""The Redis client under cancellation, restarts and lost replies: C13 and C10."""
+
+import random
+import time
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from ahcollector.errors import RedisError
+from ahcollector.redis import RedisClient, RedisConfig, Script
+
+pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.anyio]
+
+ECHO = Script.of("echo", "redis.call('INCR', KEYS[1]) return ARGV[1]")
+CONNECTIONS = 4
+
+
+def client_of(server, **more):
+    config = RedisConfig(
+        port=server.port, prefix="faults:", connections_max=CONNECTIONS, timeout_seconds=5, **more
+    )
+    return RedisClient(config=config)
+
+
+async def connections_of(client):
+    """How many connections Redis sees, without subscriptions and replicas."""
+    reply = await client.call("CLIENT", "LIST", "TYPE", "normal")
+    # redis-py reads the list into one dict a connection; other versions leave the text.
+    return len(reply) if isinstance(reply, list) else len(reply.splitlines())
+
+
+@pytest.mark.parametrize("rounds", [500, pytest.param(10_000, marks=pytest.mark.nightly)], ids=str)
+async def test_c13_commands_cancelled_at_every_await_mix_no_replies_and_leak_no_connection(
+    private_redis, rounds
+):
+    client = client_of(private_redis)
+    chance = random.Random(13)
+    kinds = {
+        "call": lambda word: client.call("ECHO", word),
+        "run": lambda word: client.run(ECHO, keys=[client.key("count")], args=[word]),
+        "pipeline": lambda word: client.pipeline([["ECHO", word], ["ECHO", f"{word}!"]]),
+    }
+    wrong, ended, cut = [], 0, 0
+
+    async def ask(kind, word):
+        nonlocal ended
+        reply = await kinds[kind](word)
+        ended += 1
+        told = [word.encode(), f"{word}!".encode()] if kind == "pipeline" else word.encode()
+        if reply != told:
+            wrong.append((word, reply))
+
+    async def cancelled(kind, word, after):
+        nonlocal cut
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask, kind, word)
+                for _ in range(after):
+                    await anyio.lowlevel.checkpoint()
+                scope.cancel()
+        cut += scope.cancelled_caught
+
+    for number in range(rounds):
+        kind = ("call", "run", "pipeline")[number % 3]
+        async with anyio.create_task_group() as group:
+            # Some find no free connection and are cancelled while they wait for one.
+            for position in range(chance.randint(1, 2 * CONNECTIONS)):
+                word = f"{number}.{position}"
+                group.start_soon(cancelled, kind, word, chance.randint(0, 12))
+        if number % 10 == 0:
+            await ask(kind, f"{number} whole")
+    assert wrong == []
+    assert cut > rounds, "else nothing was tried"
+    assert ended > rounds / 10
+    assert await connections_of(client) <= CONNECTIONS
+    await client.aclose()
+
+
+async def test_c13_after_a_cancellation_storm_the_loop_is_idle(private_redis):
+    """A task that spins on a cancelled scope would eat a core for ever."""
+    client = client_of(private_redis)
+    for _ in range(50):
+        with anyio.move_on_after(0):
+            await client.ping()
+        with anyio.move_on_after(0.001):
+            await client.call("ECHO", "x")
+    began = time.process_time()
+    await anyio.sleep(0.3)
+    assert time.process_time() - began < 0.2
+    await client.aclose()
+
+
+async def test_c13_commands_under_way_in_a_kill_end_and_the_next_is_answered(private_redis):
+    """Five times; within three times the second that the fault's line names."""
+    client = client_of(private_redis)
+    for turn in range(5):
+        answered, refused = [], []
+
+        async def ask(word, answered=answered, refused=refused):
+            for number in range(200):
+                told = f"{word}.{number}"
+                try:
+                    answered.append((told, (await client.call("ECHO", told)).decode()))
+                except RedisError as error:
+                    refused.append(error)
+                    return
+
+        async with anyio.create_task_group() as group:
+            for word in range(CONNECTIONS):
+                group.start_soon(ask, f"{turn}.{word}")
+            await anyio.sleep(0.01)
+            await anyio.to_thread.run_sync(private_redis.kill)
+        assert refused
+        assert all(told == reply for told, reply in answered)
+        private_redis.start()
+        began = time.monotonic()
+        while True:
+            try:
+                assert await client.call("ECHO", "again") == b"again"
+                break
+            except RedisError:
+                await anyio.sleep(0.01)
+        assert time.monotonic() - began < 3
+        assert await connections_of(client) <= CONNECTIONS
+    await client.aclose()
+
+
+class LosesReplies:
+    """Passes bytes on to Redis, and ends the line in the place of a reply when it is told so."""
+
+    def __init__(self, port):
+        self._to = port
+        self.port = 0
+        self.loses = False
+
+    async def serve(self, *, task_status):
+        async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+            self.port = listener.extra(anyio.abc.SocketAttribute.local_port)
+            task_status.started()
+            await listener.serve(self._pass)
+
+    async def _pass(self, near):
+        async with (
+            near,
+            await anyio.connect_tcp("127.0.0.1", self._to) as far,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(self._requests, near, far, group.cancel_scope)
+            async for data in far:
+                if self.loses:
+                    break
+                await near.send(data)
+            group.cancel_scope.cancel()
+
+    async def _requests(self, near, far, scope):
+        try:
+            async for data in near:
+                await far.send(data)
+        except anyio.BrokenResourceError:
+            pass
+        scope.cancel()
+
+
+@pytest.mark.parametrize("way", ["call", "run", "pipeline"])
+async def test_c10_a_write_whose_reply_is_lost_is_done_once_and_raises(private_redis, way):
+    """redis-py alone would send it up to ten times more, without a word."""
+    direct = client_of(private_redis)
+    key = direct.key("times")
+    add = Script.of("add", "return redis.call('INCR', KEYS[1])")
+    await direct.run(add, keys=[direct.key("other")])
+    async with anyio.create_task_group() as group:
+        line = LosesReplies(private_redis.port)
+        await group.start(line.serve)
+        client = client_of(line)
+        await client.ping()
+        line.loses = True
+        ways = {
+            "call": lambda: client.call("INCR", key),
+            "run": lambda: client.run(add, keys=[key]),
+            "pipeline": lambda: client.pipeline([["INCR", key]]),
+        }
+        with pytest.raises(RedisError):
+            await ways[way]()
+        assert await direct.call("GET", key) == b"1"
+        line.loses = False
+        assert await client.call("INCR", key) == 2, "and the client is as good as before"
+        await client.aclose()
+        group.cancel_scope.cancel()
+    await direct.aclose()
