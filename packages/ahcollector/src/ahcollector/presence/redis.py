@@ -73,7 +73,6 @@ from ahwire import Clock
 __all__ = ["RedisPresence"]
 
 _SEQ_KEEP_SECONDS: Final = 30 * 86_400
-_WALK_PAGE: Final = 200
 _COMPANY_PAGE: Final = 500
 _PROBE_SECONDS: Final = 60
 
@@ -103,7 +102,7 @@ class RedisPresence:
     """`Presence` in Redis, for any number of processes.
 
     Every method may raise `PresenceError`, and may then be called again: what was done is not done
-    twice. Touches of one process that come together are one script call, of at most `touch_max`.
+    twice. Touches of one process that come together are one script call, of at most `touch_items_max`.
 
     Args:
         client: The Redis.
@@ -119,7 +118,8 @@ class RedisPresence:
             process.
         seen_lease_seconds: For so long drained contacts are a process's, until it confirms or
             releases them.
-        touch_max: Contacts in one script call.
+        touch_items_max: Contacts in one script call at most.
+        walk_agents_max: Agents that get a grace in one script call at most.
     """
 
     def __init__(
@@ -134,7 +134,8 @@ class RedisPresence:
         beacon_max_age_seconds: float = 15.0,
         intent_lease_seconds: float = 20.0,
         seen_lease_seconds: float = 60.0,
-        touch_max: int = 200,
+        touch_items_max: int = 200,
+        walk_agents_max: int = 200,
     ) -> None:
         self._client = client
         self._event_ids = event_ids
@@ -145,6 +146,7 @@ class RedisPresence:
         self._default_interval_seconds = default_interval_seconds
         self._intent_lease_ms = to_ms(intent_lease_seconds)
         self._seen_lease_ms = to_ms(seen_lease_seconds)
+        self._walk_agents_max = walk_agents_max
         self._scripts = load_scripts()
         self._prefix = client.key("pres", "")
         self._beacons = RedisBeacons(
@@ -155,7 +157,9 @@ class RedisPresence:
             name=self._name,
             max_age_seconds=beacon_max_age_seconds,
         )
-        self._contacts: Gather[_Contact] = Gather(write=self._write_contacts, items_max=touch_max)
+        self._contacts: Gather[_Contact] = Gather(
+            write=self._write_contacts, items_max=touch_items_max
+        )
 
     # --- who is there
 
@@ -166,15 +170,20 @@ class RedisPresence:
         await self._contacts.put(contact)
 
     async def _write_contacts(self, contacts: Sequence[_Contact]) -> None:
-        down = await self._touch([contact.fields("") for contact in contacts])
-        if down:
-            # Only now ids are made: hardly a contact in a thousand is a return.
-            await self._touch([contacts[place].fields(self._event_ids()) for place in down])
+        event_ids = [""] * len(contacts)
+        # Ids are made only for agents that are down: hardly one contact in a thousand.
+        while down := await self._touch(contacts, event_ids):
+            for place in down:
+                event_ids[place] = self._event_ids()
 
-    async def _touch(self, contacts: list[list[str]]) -> list[int]:
+    async def _touch(self, contacts: Sequence[_Contact], event_ids: list[str]) -> list[int]:
+        """Note all contacts, or none: then return the places that need an event id."""
+        fields = [
+            contact.fields(event_id) for contact, event_id in zip(contacts, event_ids, strict=True)
+        ]
         places: list[int] = await self._run(
             self._scripts.touch,
-            json.dumps(contacts, separators=(",", ":")),
+            json.dumps(fields, separators=(",", ":")),
             self._down_min_seconds,
             repr(float(self._default_interval_seconds)),
         )
@@ -271,7 +280,7 @@ class RedisPresence:
         await self._walk()
 
     async def _walk(self) -> None:
-        while not await self._run(self._scripts.walk, _WALK_PAGE):
+        while not await self._run(self._scripts.walk, self._walk_agents_max):
             pass
 
     async def beacon(self, now: float) -> None:

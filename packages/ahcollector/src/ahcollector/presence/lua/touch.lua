@@ -1,6 +1,6 @@
 -- Note contacts. ARGV: the contacts as JSON, each [agent, company, server, now, interval or "",
 -- event id or ""]; down_min; the usual interval. Returns the places (from 0) of contacts whose agent
--- is down and which brought no event id: of those nothing was noted.
+-- is down and which brought no event id; if there are any, nothing at all was noted.
 --
 -- Few agents change more than when they were heard, so all sorted sets are written at the end, one
 -- command each: a contact costs one read and one write of its own.
@@ -49,6 +49,7 @@ local function note(s, now)
   end
   if s.pardoned then
     redis.call('HSET', key, 'grace', int(s.grace), 'n', s.n)
+    s.pardoned = false
   end
   local seen_text = seen_ms(s)
   due[#due + 1] = due_text
@@ -65,24 +66,33 @@ local function note(s, now)
   return before
 end
 
+local states = {}
 for i, contact in ipairs(contacts) do
-  local id, co, srv, now, interval, event_id = unpack(contact)
-  local s = read(id)
-  if s.down and event_id == '' then
+  local id = contact[1]
+  local s = states[id] or read(id)
+  states[id] = s
+  if s.down and contact[6] == '' then
     waiting[#waiting + 1] = i - 1
-  else
-    if not s.known then
-      create(s, co, srv, usual)
-    elseif s.co ~= co or s.srv ~= srv then
-      -- What was gathered for the company it leaves must be written before it leaves.
-      flush()
-      settle(s, co, srv)
-    end
-    pace(s, interval, '1')
-    local before = note(s, now)
-    if s.down then
-      decide(s, 'up', now, event_id, before, '')
-    end
+  end
+end
+if #waiting > 0 then
+  return waiting
+end
+
+for _, contact in ipairs(contacts) do
+  local id, co, srv, now, interval, event_id = unpack(contact)
+  local s = states[id]
+  if not s.known then
+    create(s, co, srv, usual)
+  elseif s.co ~= co or s.srv ~= srv then
+    -- What was gathered for the company it leaves must be written before it leaves.
+    flush()
+    settle(s, co, srv)
+  end
+  pace(s, interval, '1')
+  local before = note(s, now)
+  if s.down then
+    decide(s, 'up', now, event_id, before, '')
   end
 end
 flush()
