@@ -1,7 +1,7 @@
 """Two companies, three doors, hostile labels: nobody reads what another company's agent sent.
 
-The whole path: the door, the bus, the worker, the store and the admin API's queries. What acme sends
-has the value 1, what globex sends the value 2, so whoever finds the other's value read another's
+The whole path: the door, the bus, the worker, the store and the admin API's queries. What acme
+sends has the value 1, what globex sends the value 2, so who finds the other's value read another's
 data.
 """
 
