@@ -286,3 +286,9 @@ async def test_readiness_names_each_dependency(make_world):
     assert (await world.client.get("/healthz")).json() == {"status": "ok"}
     response = await make_world(checks={"bus": well}).client.get("/readyz")
     assert (response.status_code, response.json()["status"]) == (200, "ready")
+
+
+async def test_the_depth_of_the_bus_is_told_at_each_scrape(world):
+    assert b"ahc_ingest_bus_depth 0.0" in world.metrics.exposition()
+    await world.send(world.batch(world.series()))
+    assert b"ahc_ingest_bus_depth 1.0" in world.metrics.exposition()

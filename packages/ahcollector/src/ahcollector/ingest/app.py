@@ -29,6 +29,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ahcollector.budget.keeper import BudgetKeeper
+from ahcollector.budget.series_budget import SeriesBudget
 from ahcollector.bus.base import Bus
 from ahcollector.clock import AsyncClock, SystemClock
 from ahcollector.enroll.proxy import EnrollProxy, unavailable
@@ -53,8 +55,7 @@ from ahcollector.ingest._otlp import OtlpDoor
 from ahcollector.ingest._remote_write import RemoteWriteDoor
 from ahcollector.ingest._shell import Check, Handler, Probes, Shell, form_of
 from ahcollector.ingest.limits import IngestLimits
-from ahcollector.ingest.series_budget import SeriesBudget
-from ahcollector.metrics import Metrics, NullMetrics
+from ahcollector.metrics import INGEST_BUS_DEPTH, Metrics, NullMetrics
 from ahcollector.presence.base import Presence
 from ahcollector.registry.resolver import Resolver
 from ahcollector.registry.settings import CompanySettingsCache
@@ -81,6 +82,7 @@ def ingest_app(
     enroll: EnrollProxy | None = None,
     renewal: Renewal | None = None,
     budget: SeriesBudget | None = None,
+    keeper: BudgetKeeper | None = None,
     limits: IngestLimits | None = None,
     clock: AsyncClock | None = None,
     rng: Rng | None = None,
@@ -99,6 +101,7 @@ def ingest_app(
         enroll: Exchanges licenses; None: answered 503.
         renewal: Renews tokens; None: answered 503.
         budget: New series of each agent; one of its own by default.
+        keeper: Keeps `budget` in a store, over restarts; its `run` is for the caller to run.
         limits: What requests are held to.
         clock: Time.
         rng: Makes request ids where an agent sent none.
@@ -110,9 +113,13 @@ def ingest_app(
     clock = clock if clock is not None else SystemClock()
     metrics = metrics if metrics is not None else NullMetrics()
     if budget is None:
-        budget = SeriesBudget(per_hour=limits.series_per_hour, first_hour=limits.series_first_hour)
+        budget = SeriesBudget(
+            per_hour=limits.series_per_hour, first_hour=limits.series_first_hour, metrics=metrics
+        )
     gate = Gate(resolver=resolver, presence=presence, settings=settings, clock=clock, limits=limits)
-    intake = BatchIntake(bus=bus, budget=budget, clock=clock, limits=limits, metrics=metrics)
+    intake = BatchIntake(
+        bus=bus, budget=budget, keeper=keeper, clock=clock, limits=limits, metrics=metrics
+    )
     foreign = ForeignDoor(gate=gate, intake=intake, limits=limits, metrics=metrics)
     remote_write = RemoteWriteDoor(door=foreign, limits=limits)
     otlp = OtlpDoor(door=foreign, limits=limits, clock=clock)
@@ -126,6 +133,7 @@ def ingest_app(
         limits=limits,
         trusted_proxies=trusted_proxies,
     )
+    metrics.watch(INGEST_BUS_DEPTH, lambda: float(sum(bus.depth().values())))
     shell = Shell(rng=rng if rng is not None else SystemRandom(), metrics=metrics)
     probes = Probes(checks if checks is not None else {})
 
