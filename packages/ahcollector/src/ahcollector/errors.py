@@ -11,6 +11,7 @@
     │   └── PermanentStoreError  a retry cannot help: the store refuses these samples for good
     ├── RegistryError            a registry could not be read or written
     ├── PresenceError            the presence store gave no answer: the detector counts as blind
+    ├── BudgetStoreError         the store of known series gave no answer: nothing is refused for it
     ├── OutboxError              the outbox could not make an event durable, or could not be read
     │   └── FencedOutboxError    the caller's fence is older than the newest: its lease is lost
     ├── RedisError               Redis gave no answer, or an error; each part turns it into its own
@@ -33,6 +34,7 @@ from __future__ import annotations
 from ahwire.status import Code
 
 __all__ = [
+    "BudgetStoreError",
     "BusClosed",
     "BusError",
     "BusFull",
@@ -86,6 +88,10 @@ class PermanentStoreError(StoreError):
 
 class RegistryError(CollectorError):
     """The registry could not be read or written. Temporary unless its text says otherwise."""
+
+
+class BudgetStoreError(CollectorError):
+    """The store of known series gave no answer, or could not keep what it was told."""
 
 
 class PresenceError(CollectorError):

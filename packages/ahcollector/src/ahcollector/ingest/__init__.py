@@ -1,11 +1,11 @@
 """The ASGI application that agents talk to (extra ``[http]``)."""
 
+from ahcollector.budget.series_budget import SeriesBudget
 from ahcollector.ingest._document import openapi_document
 from ahcollector.ingest._headers import IPNetwork
 from ahcollector.ingest._shell import Check
 from ahcollector.ingest.app import ingest_app
 from ahcollector.ingest.limits import IngestLimits
-from ahcollector.ingest.series_budget import SeriesBudget
 
 __all__ = [
     "Check",

@@ -8,13 +8,14 @@ from datetime import datetime
 
 import attrs
 
+from ahcollector.budget.keeper import BudgetKeeper
+from ahcollector.budget.series_budget import SeriesBudget
 from ahcollector.bus.base import Bus, SampleBatch, StoredSeries
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError, RequestRefusedError
 from ahcollector.ingest._gate import Pass
 from ahcollector.ingest.limits import IngestLimits
-from ahcollector.ingest.series_budget import SeriesBudget
-from ahcollector.metrics import INGEST_DROPPED_POINTS, INGEST_POINTS, Metrics
+from ahcollector.metrics import INGEST_DROPPED_POINTS, INGEST_POINTS, INGEST_SERIES_REFUSED, Metrics
 from ahcollector.presence.base import AgentRef
 from ahwire import BadBodyError, TooLargeError, now_ms
 from ahwire.agent_pb2 import MetricsAck, MetricsBatch, RejectedSeries
@@ -85,6 +86,10 @@ def acknowledgement(
     )
 
 
+def _index(series: JudgedSeries) -> int:
+    return series[0]
+
+
 class RenewalAdvice:
     """When an agent is told to renew its token: near its end, and not with every batch.
 
@@ -131,6 +136,7 @@ class BatchIntake:
     Args:
         bus: Takes what was accepted.
         budget: New series of each agent.
+        keeper: Brings what a store knows of them; None: they are known as long as the process is.
         clock: Time.
         limits: What batches are held to.
         metrics: Where points are counted.
@@ -141,12 +147,14 @@ class BatchIntake:
         *,
         bus: Bus,
         budget: SeriesBudget,
+        keeper: BudgetKeeper | None = None,
         clock: AsyncClock,
         limits: IngestLimits,
         metrics: Metrics,
     ) -> None:
         self._bus = bus
         self._budget = budget
+        self._keeper = keeper
         self._clock = clock
         self._limits = limits
         self._metrics = metrics
@@ -177,7 +185,7 @@ class BatchIntake:
             raise RequestRefusedError(Code.TOO_LARGE, str(error)) from error
         except BadBodyError as error:
             raise RequestRefusedError(Code.BAD_REQUEST, str(error)) from error
-        admitted, over = self._budget.admit(agent.agent_id, judged.series, now=self._clock.time())
+        admitted, over = await self._admit(agent.agent_id, judged.series)
         if admitted:
             await self._publish(
                 SampleBatch(
@@ -206,6 +214,20 @@ class BatchIntake:
         return Outcome(
             ack=ack, nothing_accepted=ack.accepted_points == 0 and ack.dropped_points > 0
         )
+
+    async def _admit(
+        self, agent_id: str, series: Sequence[JudgedSeries]
+    ) -> tuple[Sequence[JudgedSeries], Sequence[JudgedSeries]]:
+        """Split series into those within the budget and those over it."""
+        if self._keeper is not None and series:
+            await self._keeper.prepare(agent_id)
+        admitted, over = self._budget.admit(agent_id, series, now=self._clock.time())
+        if over and self._keeper is not None and await self._keeper.ask_again(agent_id):
+            more, over = self._budget.admit(agent_id, over, now=self._clock.time())
+            admitted = sorted([*admitted, *more], key=_index)
+        if over:
+            self._metrics.inc(INGEST_SERIES_REFUSED, len(over))
+        return admitted, over
 
     async def _publish(self, batch: SampleBatch) -> None:
         try:

@@ -1,6 +1,7 @@
 """The contract suites, for tests of implementations: see `ahcollector.testing._contracts`."""
 
 from ahcollector.testing._contracts import (
+    BudgetStoreContract,
     BusContract,
     OutboxContract,
     PresenceContract,
@@ -8,4 +9,11 @@ from ahcollector.testing._contracts import (
     StoreContract,
 )
 
-__all__ = ["BusContract", "OutboxContract", "PresenceContract", "RegistryContract", "StoreContract"]
+__all__ = [
+    "BudgetStoreContract",
+    "BusContract",
+    "OutboxContract",
+    "PresenceContract",
+    "RegistryContract",
+    "StoreContract",
+]

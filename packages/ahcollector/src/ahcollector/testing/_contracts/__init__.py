@@ -9,10 +9,18 @@ it in a test module, give it what it tests, and mark it::
             return MyBus(clock=clock)
 """
 
+from ahcollector.testing._contracts.budget import BudgetStoreContract
 from ahcollector.testing._contracts.bus import BusContract
 from ahcollector.testing._contracts.outbox import OutboxContract
 from ahcollector.testing._contracts.presence import PresenceContract
 from ahcollector.testing._contracts.registry import RegistryContract
 from ahcollector.testing._contracts.store import StoreContract
 
-__all__ = ["BusContract", "OutboxContract", "PresenceContract", "RegistryContract", "StoreContract"]
+__all__ = [
+    "BudgetStoreContract",
+    "BusContract",
+    "OutboxContract",
+    "PresenceContract",
+    "RegistryContract",
+    "StoreContract",
+]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from ahcollector.ingest._budget_state import (
+from ahcollector.budget.base import (
     HOUR_SECONDS,
     AgentSeries,
     SeriesChange,
@@ -22,7 +22,6 @@ from ahcollector.metrics import (
     INGEST_BUDGET_FAILURES,
     INGEST_SERIES_BEGUN,
     INGEST_SERIES_KNOWN,
-    INGEST_SERIES_REFUSED,
     Metrics,
     NullMetrics,
 )
@@ -160,8 +159,6 @@ class SeriesBudget:
             agent.window = attrs.evolve(agent.window, begun=agent.window.begun + begun)
             agent.begun_untold += begun
             self._metrics.inc(INGEST_SERIES_BEGUN, begun)
-        if over:
-            self._metrics.inc(INGEST_SERIES_REFUSED, len(over))
         return admitted, over
 
     def _left(self, agent: _Agent) -> int:
@@ -187,18 +184,6 @@ class SeriesBudget:
         """Return whether the agent is in memory, with what the store knows of it."""
         agent = self._agents.get(agent_id)
         return agent is not None and agent.sure
-
-    def would_refuse(self, agent_id: str, series: Sequence[JudgedSeries], *, now: float) -> bool:
-        """Return whether some of these series would be refused now."""
-        agent = self._agents.get(agent_id)
-        if agent is None:
-            return False
-        known = agent.hours
-        new = {key.fingerprint for _, key, _ in series if key.fingerprint not in known}
-        if not new:
-            return False
-        agent.roll(now)
-        return len(new) > self._left(agent)
 
     def learn(self, agent_id: str, known: AgentSeries | None, *, now: float, sure: bool) -> None:
         """Take what a store knows of an agent, beside what is in memory.

@@ -1,4 +1,13 @@
-"""What is known of one agent's series: values, and how a change of them is taken. No I/O.
+"""Where known series outlive a process: values, the protocol, and how a change is taken.
+
+The law that every implementation keeps:
+
+* What `take` returned from is known to `load`, in every process that shares the store, until a day
+  after the hour in which the series was last sent.
+* `take` counts each series as begun once, whoever tells of it and however often: a change may be
+  told again after an error.
+* Agents are apart: nothing of one is read or changed by what is told of another.
+* What cannot be read is counted and logged, never raised and never in the way of what can be.
 
 Series are known by their fingerprints (`ahwire.batch.SeriesKey`), with the Unix hour in which each
 was last sent. An hour is fine enough for what is forgotten after a day, and so a store is told of a
@@ -7,14 +16,25 @@ series that comes every cycle once an hour only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Protocol
 
 import attrs
 
-__all__ = ["HOUR_SECONDS", "AgentSeries", "SeriesChange", "Window", "hour_of", "taken"]
+__all__ = [
+    "HOUR_SECONDS",
+    "TTL_HOURS",
+    "AgentSeries",
+    "BudgetStore",
+    "SeriesChange",
+    "Window",
+    "hour_of",
+    "taken",
+]
 
 HOUR_SECONDS: Final = 3600.0
+TTL_HOURS: Final = 24
+"""How many hours behind the one it was last sent in a series stays known."""
 
 
 def hour_of(now: float) -> int:
@@ -58,6 +78,11 @@ class AgentSeries:
     window: Window
     hours: Mapping[bytes, int]
 
+    def at(self, oldest_hour: int) -> AgentSeries:
+        """Return it without the series that were last sent before an hour."""
+        hours = {series: hour for series, hour in self.hours.items() if hour >= oldest_hour}
+        return AgentSeries(window=self.window, hours=hours)
+
 
 @attrs.frozen(kw_only=True)
 class SeriesChange:
@@ -93,7 +118,7 @@ def taken(known: AgentSeries | None, change: SeriesChange, *, oldest_hour: int) 
         return AgentSeries(
             window=attrs.evolve(window, begun=len(change.hours)), hours=dict(change.hours)
         )
-    hours = {series: hour for series, hour in known.hours.items() if hour >= oldest_hour}
+    hours = dict(known.at(oldest_hour).hours)
     begun = sum(series not in hours for series in change.hours)
     for series, hour in change.hours.items():
         hours[series] = max(hour, hours.get(series, hour))
@@ -102,3 +127,36 @@ def taken(known: AgentSeries | None, change: SeriesChange, *, oldest_hour: int) 
     else:
         window = attrs.evolve(known.window, begun=known.window.begun + begun)
     return AgentSeries(window=window, hours=hours)
+
+
+class BudgetStore(Protocol):
+    """Keeps the known series of agents."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes may write there too."""
+        ...
+
+    async def load(self, agent_id: str, *, now: float) -> AgentSeries | None:
+        """Return what is known of an agent at `now` (Unix seconds), or None.
+
+        Raises:
+            BudgetStoreError: Nobody can tell now.
+        """
+        ...
+
+    async def take(self, changes: Sequence[SeriesChange], *, now: float) -> Sequence[Window]:
+        """Take changes, and return each agent's window as all processes now see it, in order.
+
+        Raises:
+            BudgetStoreError: Some may be taken, some not; tell all of them again.
+        """
+        ...
+
+    async def forget(self, agent_ids: Collection[str]) -> None:
+        """Forget agents.
+
+        Raises:
+            BudgetStoreError: Some may be forgotten.
+        """
+        ...
