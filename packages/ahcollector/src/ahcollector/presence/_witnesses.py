@@ -32,15 +32,24 @@ __all__ = ["BeaconLedger", "Doubt", "Witness", "after_witness", "decode", "encod
 
 # With more doubts than this the oldest counts as a darkness: a grace too much is harmless.
 _DOUBTS_MAX = 16
+_MISSED_MAX = 4
 
 
 @attrs.frozen(kw_only=True)
 class Witness:
-    """A process that hears agents: one life of it, its name, and its newest beacon."""
+    """A process that hears agents.
+
+    Attributes:
+        life: Names this life of it.
+        name: Names it through all its lives.
+        last: Its newest beacon, by its own clock.
+        missed: How many beacons the others wrote since.
+    """
 
     life: str
     name: str
     last: float
+    missed: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -95,15 +104,14 @@ def after_witness(
     mine = Witness(life=life, name=name, last=now)
     if ledger is None:
         return BeaconLedger(at=now, since=now, dark_seconds=None, witnesses=(mine,))
-    others = tuple(
+    fresh = tuple(
         witness
         for witness in ledger.witnesses
-        if witness.life != life
-        and abs(now - witness.last) <= max_age_seconds
-        and not (last is None and witness.name == name)
+        if witness.life != life and abs(now - witness.last) <= max_age_seconds
+        if not (last is None and witness.name == name)
     )
     begins = last is None or now - last > max_age_seconds
-    still_there = frozenset(witness.life for witness in others)
+    still_there = frozenset(witness.life for witness in fresh)
     if begins:
         doubts = [*_left(ledger.doubts, still_there)]
         dark_seconds = max(now - ledger.at, 0.0)
@@ -126,9 +134,24 @@ def after_witness(
         # A beginning in the future, from before a step back of the clock, would mean nothing.
         since=min(since, now),
         dark_seconds=dark,
-        witnesses=(*others, mine),
+        witnesses=(*_others(ledger.witnesses, still_there, mine, first=last is None), mine),
         doubts=tuple(doubts),
     )
+
+
+def _others(
+    witnesses: tuple[Witness, ...], still_there: frozenset[str], mine: Witness, *, first: bool
+) -> Iterable[Witness]:
+    """Return who else is to be remembered.
+
+    Beside those who are there these are processes whose clock is another one. Whether they still
+    write cannot be seen by their instants, so it is counted: each writes as often as the others.
+    """
+    for witness in witnesses:
+        replaced = witness.life == mine.life or (first and witness.name == mine.name)
+        missed = witness.missed + 1
+        if not replaced and (witness.life in still_there or missed <= _MISSED_MAX * len(witnesses)):
+            yield attrs.evolve(witness, missed=missed)
 
 
 def _left(doubts: Iterable[Doubt], still_there: frozenset[str]) -> Iterable[Doubt]:

@@ -44,16 +44,14 @@ were these an hour apart, intents would be handed out twice, which the outbox ma
 from __future__ import annotations
 
 import json
-import math
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-import attrs
-
 from ahcollector.clock import SystemClock
 from ahcollector.errors import PresenceError, RedisError
+from ahcollector.presence._arguments import Contact, check, check_now, interval_text
 from ahcollector.presence._gather import Gather
 from ahcollector.presence._replies import seen_agents, shown, transitions
 from ahcollector.presence._scripts import load_scripts
@@ -75,34 +73,15 @@ __all__ = ["RedisPresence"]
 _SEQ_KEEP_SECONDS: Final = 30 * 86_400
 _COMPANY_PAGE: Final = 500
 _PROBE_SECONDS: Final = 60
-
-
-@attrs.frozen(kw_only=True)
-class _Contact:
-    """One touch; an event id is needed only when the agent turns out to be down."""
-
-    agent: AgentRef
-    now: float
-    interval: str
-
-    def fields(self, event_id: str) -> list[str]:
-        """Return what the script takes."""
-        agent = self.agent
-        return [
-            agent.agent_id,
-            agent.company_id,
-            agent.server_id,
-            repr(self.now),
-            self.interval,
-            event_id,
-        ]
+# Lua passes all of them to one command, and has room for some thousands.
+_TOUCH_ITEMS_MAX: Final = 1_000
 
 
 class RedisPresence:
     """`Presence` in Redis, for any number of processes.
 
     Every method may raise `PresenceError`, and may then be called again: what was done is not done
-    twice. Touches of one process that come together are one script call, of at most `touch_items_max`.
+    twice. Touches of one process that come together are one script call.
 
     Args:
         client: The Redis.
@@ -118,7 +97,7 @@ class RedisPresence:
             process.
         seen_lease_seconds: For so long drained contacts are a process's, until it confirms or
             releases them.
-        touch_items_max: Contacts in one script call at most.
+        touch_items_max: Contacts in one script call at most; 1 to 1,000.
         walk_agents_max: Agents that get a grace in one script call at most.
     """
 
@@ -137,6 +116,10 @@ class RedisPresence:
         touch_items_max: int = 200,
         walk_agents_max: int = 200,
     ) -> None:
+        if not 1 <= touch_items_max <= _TOUCH_ITEMS_MAX:
+            raise ValueError(
+                f"touch_items_max is {touch_items_max}; it must be 1 to {_TOUCH_ITEMS_MAX}"
+            )
         self._client = client
         self._event_ids = event_ids
         self._life = uuid.uuid4().hex
@@ -157,7 +140,7 @@ class RedisPresence:
             name=self._name,
             max_age_seconds=beacon_max_age_seconds,
         )
-        self._contacts: Gather[_Contact] = Gather(
+        self._contacts: Gather[Contact] = Gather(
             write=self._write_contacts, items_max=touch_items_max
         )
 
@@ -165,18 +148,18 @@ class RedisPresence:
 
     async def touch(self, agent: AgentRef, now: float, interval_seconds: float | None) -> None:
         """Note a contact, together with others of this process."""
-        _check(agent, now)
-        contact = _Contact(agent=agent, now=now, interval=_interval(interval_seconds))
+        check(agent, now)
+        contact = Contact(agent=agent, now=now, interval=interval_text(interval_seconds))
         await self._contacts.put(contact)
 
-    async def _write_contacts(self, contacts: Sequence[_Contact]) -> None:
+    async def _write_contacts(self, contacts: Sequence[Contact]) -> None:
         event_ids = [""] * len(contacts)
         # Ids are made only for agents that are down: hardly one contact in a thousand.
         while down := await self._touch(contacts, event_ids):
             for place in down:
                 event_ids[place] = self._event_ids()
 
-    async def _touch(self, contacts: Sequence[_Contact], event_ids: list[str]) -> list[int]:
+    async def _touch(self, contacts: Sequence[Contact], event_ids: list[str]) -> list[int]:
         """Note all contacts, or none: then return the places that need an event id."""
         fields = [
             contact.fields(event_id) for contact, event_id in zip(contacts, event_ids, strict=True)
@@ -191,21 +174,21 @@ class RedisPresence:
 
     async def ensure(self, agent: AgentRef, now: float, interval_seconds: float | None) -> None:
         """Make an agent known."""
-        _check(agent, now)
+        check(agent, now)
         await self._run(
             self._scripts.ensure,
             agent.agent_id,
             agent.company_id,
             agent.server_id,
             repr(now),
-            _interval(interval_seconds),
+            interval_text(interval_seconds),
             self._down_min_seconds,
             repr(float(self._default_interval_seconds)),
         )
 
     async def remove(self, agent_id: str, now: float, reason: str) -> None:
         """Forget an agent, after its up transition when it was down."""
-        _check_now(now)
+        check_now(now)
         event_id = self._event_ids()
         await self._run(
             self._scripts.remove, agent_id, repr(now), reason, event_id, _SEQ_KEEP_SECONDS
@@ -215,7 +198,7 @@ class RedisPresence:
 
     async def expire(self, now: float, limit: int) -> list[Transition]:
         """Decide who fell silent; hand out intents."""
-        _check_now(now)
+        check_now(now)
         walking, due, found = await self._scan(limit, now=repr(now), event_ids=[])
         while walking:
             await self._walk()
@@ -267,7 +250,7 @@ class RedisPresence:
         self, *, now: float, ended_at: float, blind_seconds: float, blind_max_seconds: float
     ) -> None:
         """Let deadlines count anew; returns when every agent has its grace."""
-        _check_now(now)
+        check_now(now)
         arguments = (
             repr(now),
             repr(min(ended_at, now)),
@@ -285,7 +268,7 @@ class RedisPresence:
 
     async def beacon(self, now: float) -> None:
         """Note that this process could hear agents."""
-        _check_now(now)
+        check_now(now)
         with _translated():
             await self._beacons.write(now)
 
@@ -387,25 +370,3 @@ def _translated() -> Iterator[None]:
         yield
     except RedisError as error:
         raise PresenceError(f"presence cannot be asked or told ({error})") from error
-
-
-def _check(agent: AgentRef, now: float) -> None:
-    """Refuse what would fail a whole group of contacts."""
-    _check_now(now)
-    try:
-        (agent.agent_id + agent.company_id + agent.server_id).encode()
-    except UnicodeEncodeError as error:
-        raise PresenceError(
-            f"agent {agent.agent_id!r} of company {agent.company_id!r} cannot be written as UTF-8: "
-            "its ids come from the registry and must be text"
-        ) from error
-
-
-def _check_now(now: float) -> None:
-    if not math.isfinite(now):
-        raise ValueError(f"now is {now}; it must be Unix seconds")
-
-
-def _interval(seconds: float | None) -> str:
-    """Return an interval that makes sense as text, else nothing."""
-    return repr(float(seconds)) if seconds is not None and 0 < seconds < math.inf else ""
