@@ -15,6 +15,7 @@ PAGES = {
     name: ROOT / "docs" / folder / f"{name}.md"
     for name, folder in {
         "guarantees": "explanation",
+        "security": "explanation",
         "ahwal": "explanation",
         "embed-in-a-prefork-server": "how-to",
     }.items()
