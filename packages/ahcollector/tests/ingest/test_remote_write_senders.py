@@ -10,15 +10,18 @@ import re
 import subprocess
 import threading
 import time
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import anyio
 import httpx
 import pytest
 import uvicorn
 from remote_write_sender import TWO, block, headers, message_2
 
 from ahcollector.clock import SystemClock
+from ahcollector.store.memory import MemoryStore
 from ahwire.names import metric_name
 from testkit import PrometheusServer, VmagentServer, wait_until
 
@@ -145,6 +148,19 @@ def scrape(**targets):
     }
 
 
+def assert_stored(door):
+    """What a store makes of the bus, with all that was sent again, is each sample once."""
+    store = MemoryStore(clock=door.world.clock)
+    expected = door.stored()
+    anyio.run(store.write, list(door.world.bus.batches))
+    assert store.points >= sum(map(len, expected.values()))
+    latest = anyio.run(partial(store.latest, "acme", "web-1", since_ms=0))
+    tenant = {("company_id", "acme"), ("server_id", "web-1")}
+    found = {frozenset(one.labels) - tenant: (one.timestamp_ms, one.value) for one in latest}
+    for labels, points in expected.items():
+        assert found[labels] >= max(points.items())
+
+
 def own_name(labels):
     """The labels of a series as Prometheus tells it, in the form in which we store it."""
     return frozenset({**labels, "__name__": metric_name(labels["__name__"])}.items())
@@ -189,6 +205,7 @@ def test_a_real_prometheus_delivers_every_sample_through_an_outage(door, target,
     names = {dict(labels)["__name__"] for labels in kept}
     assert {"ah_demo_ticks_total", "ah_demo_recorded_rate5m", "ah_up"} <= names
     assert len(kept) > 300
+    assert_stored(door)
     # None twice, none made up: what the target exposed, from the first scrape on.
     ticks = door.values("ah_demo_ticks_total")
     assert ticks == [float(number) for number in range(1, len(ticks) + 1)]
