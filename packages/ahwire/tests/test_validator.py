@@ -1,6 +1,7 @@
 """A validator with a memory judges every batch as the plain function does."""
 
 import math
+import tracemalloc
 
 import pytest
 from hypothesis import example, given, settings
@@ -163,6 +164,26 @@ def test_ever_new_series_do_not_make_it_grow():
             validator.validate(message, now_ms=NOW)
     assert 50 <= len(by_count) <= 100
     assert 30 <= len(by_bytes) <= 100_000 // 400
+
+
+def test_known_series_take_no_more_memory_than_they_may():
+    """C1: measured, with names and labels of several lengths that never come again."""
+    most = 2 << 20
+    validator = Validator(known_bytes_max=most)
+    tracemalloc.start()
+    try:
+        for number in range(24):
+            labels, length = ((0, 1), (3, 10), (27, 8), (6, 200))[number % 4]
+            items = [
+                series(f"m{number}_{i}", [(f"l{n}", f"{i}".rjust(length)) for n in range(labels)])
+                for i in range(200)
+            ]
+            validator.validate(batch(*items), now_ms=NOW)
+            del items
+        taken_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most / 4 < taken_bytes < most
 
 
 def test_what_is_asked_for_again_outlives_what_is_not():

@@ -1,5 +1,10 @@
 """New series are counted by the hour, known ones are free, memory is bounded."""
 
+import tracemalloc
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ahcollector._buckets import Buckets
 from ahcollector.ingest import SeriesBudget
 from ahwire.batch import SeriesKey
@@ -48,6 +53,55 @@ def test_memory_is_bounded_by_agent_and_in_all():
     budget.agent_gone("agent-49")
     budget.agent_gone("nobody")
     assert len(budget) == sum(len(one.hours) for one in budget._agents.values())
+
+
+def test_known_series_take_no_more_memory_than_is_said():
+    """C1: measured, with a hostile agent that begins series as fast as it may."""
+    budget = SeriesBudget(per_hour=10_000, first_hour=10_000, series_max=5_000)
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            admit(budget, [f"m{number}_{i}" for i in range(1_000)], 60 * number, f"a{number // 5}")
+        taken_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(budget) == 5_000
+    assert taken_bytes / len(budget) < 200
+
+
+RUNS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b"]),
+        st.lists(st.sampled_from("pqrstuvw"), max_size=6),
+        st.sampled_from([0, 30, 1800, HOUR, 23 * HOUR, 26 * HOUR]),
+    ),
+    max_size=12,
+)
+
+
+@given(RUNS)
+def test_budget_decides_as_a_naive_one_does(runs):
+    budget = SeriesBudget(per_hour=2, first_hour=3)
+    naive = {}
+    now = 1_790_000_000.0
+    for agent, names, pause in runs:
+        now += pause
+        hour = now // HOUR
+        sent, window = naive.setdefault(agent, ({}, [now, 3, 0]))
+        for name in [name for name, last in sent.items() if last < hour - 24]:
+            del sent[name]
+        if now - window[0] >= HOUR:
+            window[:] = [now, 2, 0]
+        taken, refused = [], []
+        for name in names:
+            if name not in sent and window[2] >= window[1]:
+                refused.append(name)
+                continue
+            window[2] += name not in sent
+            sent[name] = hour
+            taken.append(name)
+        assert admit(budget, names, now, agent) == (taken, refused)
+    assert len(budget) >= sum(len(sent) for sent, _ in naive.values())
 
 
 def test_a_bucket_tells_how_long_to_wait_and_forgets_the_oldest_key():

@@ -53,8 +53,8 @@ _CONTINUES = 0x80
 # Longer ones are judged the long way: few are honest, and what is known stays small.
 _KEY_BYTES_MAX = 4 << 10
 # What an entry costs beside its texts, which are held twice: as the key, and apart.
-_ENTRY_BYTES = 500
-_LABEL_BYTES = 180
+_ENTRY_BYTES = 400
+_LABEL_BYTES = 150
 
 
 class Validator:

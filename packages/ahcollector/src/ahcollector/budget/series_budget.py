@@ -81,7 +81,7 @@ class SeriesBudget:
         first_hour: New series in the first hour of an agent.
         ttl_seconds: How long a silent series stays known.
         series_per_agent_max: Series remembered of one agent.
-        series_max: Series remembered in all; about 200 bytes each.
+        series_max: Series remembered in all; about 130 bytes each.
         metrics: Where series are counted.
     """
 

@@ -25,6 +25,8 @@ from ahwire.status import Code
 __all__ = ["BatchIntake", "Outcome", "stored_series"]
 
 _SERIES_LIMIT = "series_limit"
+# A known series takes at least so much, so the bound in bytes is the one that counts.
+_KNOWN_SERIES_BYTES_MIN = 256
 
 
 @attrs.frozen(kw_only=True)
@@ -158,7 +160,11 @@ class BatchIntake:
         self._clock = clock
         self._limits = limits
         self._metrics = metrics
-        self._validator = Validator(limits=limits.batch)
+        self._validator = Validator(
+            limits=limits.batch,
+            known_series_max=limits.known_series_bytes_max // _KNOWN_SERIES_BYTES_MIN,
+            known_bytes_max=limits.known_series_bytes_max,
+        )
         self._advice = RenewalAdvice(
             before_seconds=limits.renew_before_seconds, every_seconds=limits.renew_advice_seconds
         )

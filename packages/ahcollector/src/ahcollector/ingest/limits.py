@@ -28,6 +28,9 @@ class IngestLimits:
         interval_seconds: The cycle of an agent that told none and whose company has none.
         interval_seconds_min: Shorter cycles count as this one.
         interval_seconds_max: Longer cycles count as this one.
+        known_series_bytes_max: About how much memory the series take that are known by their bytes,
+            at each process; a series takes 1 to 2 KB, and equal series of several agents take it
+            once. Batches of more series than fit are judged the long way.
         series_per_hour: New series an agent may begin in an hour.
         series_first_hour: The same in its first hour.
         bus_full_retry_seconds: What an agent is told to wait when the bus is full.
@@ -47,6 +50,7 @@ class IngestLimits:
     interval_seconds: float = 30.0
     interval_seconds_min: float = wire.MIN_INTERVAL_SECONDS
     interval_seconds_max: float = wire.MAX_INTERVAL_SECONDS
+    known_series_bytes_max: int = 128 << 20
     series_per_hour: int = wire.MAX_NEW_SERIES_PER_HOUR
     series_first_hour: int = wire.MAX_NEW_SERIES_FIRST_HOUR
     bus_full_retry_seconds: float = 5.0
