@@ -242,6 +242,9 @@ def _identity() -> Iterable[Route]:
             *_errors(*OF_TOKENS, Code.NOT_FOUND),
         ),
     )
+
+
+def _inventory() -> Iterable[Route]:
     yield Route(
         method="POST",
         path="/agent/v1/inventory",
@@ -266,6 +269,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *_samples(),
     *_config(),
     *_identity(),
+    *_inventory(),
     *foreign_routes(),
     *process_routes("/agent/v1/openapi.json"),
 )
