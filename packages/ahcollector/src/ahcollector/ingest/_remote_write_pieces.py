@@ -20,8 +20,8 @@ _LOOKED_AT_BYTES = 512 << 10
 _VARINT, _FIXED_64, _DELIMITED, _FIXED_32 = 0, 1, 2, 5
 _FIXED = {_FIXED_64: 8, _FIXED_32: 4}
 _VARINT_BYTES_MAX = 10
-# The fields that hold messages or symbols have numbers up to this one. A tag may be written at
-# greater length than it needs, and then its first byte goes on.
+# The fields that hold messages or symbols have numbers up to this one. To the parser, though to no
+# encoder, a tag may be longer than it needs to be, and then its first byte says that it goes on.
 _FIELD_MAX = 5
 _FIRST_BYTES = bytes(
     number << 3 | _DELIMITED | longer for number in range(1, _FIELD_MAX + 1) for longer in (0, 0x80)
@@ -67,6 +67,8 @@ def _next(body: bytes, start: int, end: int) -> tuple[int, int, int]:
     start += 1
     if tag >= 0x80:
         tag, start = _varint(body, start - 1, end)
+        if tag < 0x80:
+            raise _no_message()  # written at length, as no encoder does: a walk would take longer
     kind = tag & 7
     if kind == _DELIMITED:
         if start >= end:
