@@ -79,6 +79,7 @@ def test_ahrules_exports_exactly_these_names():
         "read_threshold_rules",
         "series_key",
         "settle_alert",
+        "unknown_fields",
         "windows_between",
         "zone_names",
     ]

@@ -13,6 +13,7 @@ from ahrules._compiled import RuleMatch
 from ahrules._draft import EventDraft, EventKey, event_key
 from ahrules._explain import ConditionResult, Explanation, explain
 from ahrules._limiter import Limiter, LocalLimiter, RateLimit, TokenBucketLimiter
+from ahrules._misspelt import unknown_fields
 from ahrules._predicates import All, AnyOf, Condition, Lookup, Not, Op, Predicate
 from ahrules._rule import NotificationRule
 from ahrules._rule_parts import Filters, RuleSchedule
@@ -142,6 +143,7 @@ __all__ = [
     "read_threshold_rules",
     "series_key",
     "settle_alert",
+    "unknown_fields",
     "windows_between",
     "zone_names",
 ]

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from ahrules._limits import CONTAINS_ITEMS_MAX
 from ahrules._networks import Networks
-from ahrules._patterns import PatternCache
+from ahrules._patterns import AskedPattern, PatternCache
 from ahrules._predicates import All, AnyOf, Condition, Lookup, Not, Op, Predicate
 from ahrules._reading import is_number
 
@@ -225,8 +225,8 @@ def _check(condition: Condition, patterns: PatternCache) -> Callable[[object], b
             prefix = str(value)
             return lambda found: isinstance(found, str) and found.startswith(prefix)
         case _:
-            pattern = str(value)
-            return lambda found: isinstance(found, str) and patterns.search(pattern, found)
+            search = AskedPattern(str(value), patterns).search
+            return lambda found: isinstance(found, str) and search(found)
 
 
 def _comparison(compare: Callable[[Any, Any], bool], value: object) -> Callable[[object], bool]:

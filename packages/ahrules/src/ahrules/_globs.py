@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from attrs import field, frozen
 
-from ahrules._patterns import GLOB_SIGNS, PatternCache
+from ahrules._patterns import GLOB_SIGNS, Pattern, PatternCache
 from ahrules._reading import is_unicode
 
 
 @frozen
 class Glob:
-    """A host's glob, with what can be told about it without a pattern.
+    """A host's glob, with what can be told about it without a pattern; that is compiled once.
 
     Attributes:
         text: As it was written.
@@ -28,11 +28,17 @@ class Glob:
     head: str
     tail: str
     is_plain: bool
+    _pattern: Pattern | None = field(default=None, init=False, eq=False, repr=False)
 
     def matches(self, host: str, patterns: PatternCache) -> bool:
         """Tell whether the whole host matches."""
         if not self.is_plain:
-            return patterns.matches_glob(self.text, host)
+            pattern = self._pattern
+            if pattern is None:
+                pattern = patterns.glob(self.text)
+                # One assignment; at worst two threads compile the same.
+                object.__setattr__(self, "_pattern", pattern)
+            return pattern.matches_whole(host)
         return (
             len(host) >= len(self.head) + len(self.tail)
             and host.startswith(self.head)

@@ -47,8 +47,15 @@ GLOB_CHARS_COUNTED_MIN: Final = 20
 PATTERN_CHARS_COUNTED_MIN: Final = 200
 """As so many characters counts a shorter pattern of `matches`: a rule has at most a hundred."""
 
-PATTERNS_KEPT_MAX: Final = 1_024
-"""Compiled patterns that a rule set keeps; with more, the least a match costs is to compile."""
+PATTERN_BYTES_USUAL: Final = 1 << 14
+"""What RE2 may use for a pattern that needs no more, as nearly all; its answers are the same."""
+
+PATTERNS_BYTES_MAX: Final = 1 << 28
+"""What RE2 may use for the patterns that a rule set keeps compiled: some 16,000 usual ones.
+
+A pattern beyond that is compiled each time it is asked, which takes some ten times as long; those
+that are kept stay.
+"""
 
 NUMBER_BITS_MAX: Final = 256
 """Bits of a whole number that is compared with."""

@@ -2,19 +2,23 @@
 
 Laws: a pattern is refused when its program would be larger than `PATTERN_BYTES_MAX`; when it is
 asked, RE2 keeps at most that many bytes of states and falls back to a slower, still linear way; and
-a `PatternCache` holds a bounded number of them. So neither a pattern nor many can exhaust memory.
+a `PatternCache` holds as many of them as may use a bounded number of bytes. So neither a pattern
+nor many can exhaust memory. A glob is one of Python's patterns, which keeps no states: it takes
+memory in proportion to its text, and is compiled once.
 """
 
 import re
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import re2
 
 from ahrules._limits import (
     GLOB_CHARS_COUNTED_MIN,
     PATTERN_BYTES_MAX,
+    PATTERN_BYTES_USUAL,
     PATTERN_TEXT_CHARS_MAX,
-    PATTERNS_KEPT_MAX,
+    PATTERNS_BYTES_MAX,
 )
 from ahrules._reading import is_unicode
 
@@ -31,11 +35,13 @@ class Pattern:
 
     Attributes:
         steps: How many RE2's program has: what a character costs at most; 0 for a glob.
+        bytes_max: What RE2 may use for it; 0 for a glob.
     """
 
-    def __init__(self, compiled: Any, steps: int = 0) -> None:
+    def __init__(self, compiled: Any, steps: int = 0, bytes_max: int = 0) -> None:
         self._compiled = compiled
         self.steps = steps
+        self.bytes_max = bytes_max
 
     def search(self, text: str) -> bool:
         """Tell whether the pattern is found anywhere in the text."""
@@ -60,18 +66,26 @@ def compile_pattern(text: str) -> Pattern:
     Raises:
         PatternError: RE2 does not read it (as look-around and back-references).
     """
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = PATTERN_BYTES_MAX
     try:
-        compiled = re2.compile(text, options)
-        return Pattern(compiled, steps=compiled.programsize)
+        return _compiled(text, PATTERN_BYTES_USUAL)
+    except re2.error:
+        pass  # It may need more; what else is wrong is found again.
+    try:
+        return _compiled(text, PATTERN_BYTES_MAX)
     except re2.error as error:
         reason = error.args[0].decode(errors="replace")
         raise PatternError(
             f"is no pattern that RE2 reads ({reason}); it has no look-around and no"
             f" back-references, and needs at most {PATTERN_BYTES_MAX} bytes"
         ) from error
+
+
+def _compiled(text: str, bytes_max: int) -> Pattern:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = bytes_max
+    compiled = re2.compile(text, options)
+    return Pattern(compiled, compiled.programsize, bytes_max)
 
 
 def is_glob(text: str) -> bool:
@@ -166,38 +180,60 @@ def _set(inner: str) -> str:
 class PatternCache:
     """The compiled patterns of one rule set and of those made from it by `replace`.
 
-    What it holds changes no answer. Several threads may use it: at worst one compiles what another
-    has just compiled.
+    What it holds changes no answer. A pattern is compiled when it is first asked, is shared by all
+    who wrote it, and is kept until the last of them is gone. Several threads may use it: at worst
+    one compiles what another has just compiled.
+
+    Attributes:
+        compiled_total: How often a pattern or a glob was compiled.
     """
 
-    def __init__(self, kept_max: int = PATTERNS_KEPT_MAX) -> None:
-        """Begin with none, and never keep more than `kept_max` of each kind."""
-        self._kept_max = kept_max
-        self._patterns: dict[str, Pattern] = {}
-        self._globs: dict[str, Pattern] = {}
+    def __init__(self, bytes_max: int = PATTERNS_BYTES_MAX) -> None:
+        """Begin with none, and keep no more than may use so many bytes."""
+        self.compiled_total = 0
+        self._bytes_max = bytes_max
+        self._usual: WeakValueDictionary[str, Pattern] = WeakValueDictionary()
+        self._large: WeakValueDictionary[str, Pattern] = WeakValueDictionary()
 
     def __len__(self) -> int:
-        """Return how many are kept."""
-        return len(self._patterns) + len(self._globs)
+        """Return how many patterns are kept."""
+        return len(self._usual) + len(self._large)
 
-    def search(self, pattern: str, text: str) -> bool:
-        """Tell whether a pattern that `compile_pattern` takes is found in the text's beginning.
+    def take(self, text: str) -> tuple[Pattern, bool]:
+        """Return a pattern that `compile_pattern` takes, and whether it may be kept."""
+        found = self._usual.get(text) or self._large.get(text)
+        if found is not None:
+            return found, True
+        found = compile_pattern(text)
+        self.compiled_total += 1
+        used = len(self._usual) * PATTERN_BYTES_USUAL + len(self._large) * PATTERN_BYTES_MAX
+        if used + found.bytes_max > self._bytes_max:
+            return found, False
+        kept = self._usual if found.bytes_max == PATTERN_BYTES_USUAL else self._large
+        kept[text] = found
+        return found, True
 
-        That is its first `PATTERN_TEXT_CHARS_MAX` characters; most texts are shorter.
-        """
-        found = self._patterns.get(pattern)
-        if found is None:
-            # To begin anew needs no order of use, which threads would have to agree on.
-            if len(self._patterns) >= self._kept_max:
-                self._patterns = {}
-            found = self._patterns[pattern] = compile_pattern(pattern)
-        return found.search(text[:PATTERN_TEXT_CHARS_MAX])
+    def glob(self, text: str) -> Pattern:
+        """Return a glob that `compile_glob` takes, for its one owner, who is to keep it."""
+        self.compiled_total += 1
+        return compile_glob(text)
 
-    def matches_glob(self, glob: str, text: str) -> bool:
-        """Tell whether a glob that `compile_glob` takes matches the whole text."""
-        found = self._globs.get(glob)
-        if found is None:
-            if len(self._globs) >= self._kept_max:
-                self._globs = {}
-            found = self._globs[glob] = compile_glob(glob)
-        return found.matches_whole(text)
+
+class AskedPattern:
+    """A pattern of a rule: taken from the rule set's when it is first asked, then kept."""
+
+    __slots__ = ("_kept", "_patterns", "_text")
+
+    def __init__(self, text: str, patterns: PatternCache) -> None:
+        self._text = text
+        self._patterns = patterns
+        self._kept: Pattern | None = None
+
+    def search(self, text: str) -> bool:
+        """Tell whether the pattern is found in the first `PATTERN_TEXT_CHARS_MAX` characters."""
+        pattern = self._kept
+        if pattern is None:
+            pattern, is_kept = self._patterns.take(self._text)
+            if is_kept:
+                self._kept = pattern
+        return pattern.search(text[:PATTERN_TEXT_CHARS_MAX])

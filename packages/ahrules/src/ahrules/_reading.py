@@ -90,7 +90,9 @@ class Faults:
             if self.are_many:
                 return
             text = name[:_NAME_CHARS] if type(name) is str else shown(name)
-            near = difflib.get_close_matches(text, known, n=1)
+            # A name without its unit, as `for`, is no close match of the whole.
+            near = [each for each in known if len(text) > 1 and each.startswith(text)]
+            near = near or difflib.get_close_matches(text, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
             self.add(join(path, text), f"there is no such field; {hint}")
 

@@ -34,11 +34,13 @@ def reading(what: str, data: object) -> Iterator[object]:
         ) from error
 
 
-def field_from_json(data: object, name: str) -> Any:
-    """Return a field of an object; TypeError or ValueError when there is none."""
+def field_from_json(data: object, name: str, *, default: object = None) -> Any:
+    """Return a field of an object; TypeError or ValueError when there is none and no default."""
     if not isinstance(data, Mapping):
         raise TypeError(f"{shown(data)} is no object")
     if name not in data:
+        if default is not None:
+            return default
         raise ValueError(f"the field {name!r} is missing")
     return data[name]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from match_reference import random_event, random_rule
 
 from ahrules import NotificationRule, RuleValidationError, compile_rules, explain
-from ahrules._limits import FAULTS_MAX
-from ahrules._patterns import PatternCache, compile_glob, compile_pattern
+from ahrules._limits import FAULTS_MAX, PATTERN_BYTES_MAX, PATTERN_BYTES_USUAL
+from ahrules._patterns import AskedPattern, PatternCache, compile_glob, compile_pattern
 from ahrules._postings import as_mask, changed, positions
 from ahrules._reading import shown
 
@@ -53,11 +53,44 @@ def test_what_an_index_keeps_of_events_is_bounded():
 
 
 def test_the_compiled_patterns_that_are_kept_are_bounded():
-    patterns = PatternCache(kept_max=10)
-    for number in range(100):
-        assert patterns.search(f"^{number}$", str(number))
-        assert patterns.matches_glob(f"{number}?*", f"{number}x")
-        assert len(patterns) <= 20
+    large = "((a?){60}b?){9}c|"
+    patterns = PatternCache(bytes_max=10 * PATTERN_BYTES_USUAL + PATTERN_BYTES_MAX)
+    asked = [AskedPattern(f"{large if number == 5 else ''}^{number}$", patterns)
+             for number in range(100)]  # fmt: skip
+    for _ in range(3):
+        assert all(each.search(str(number)) for number, each in enumerate(asked))
+        assert len(patterns) == 11
+    # Those that are kept stay, whatever comes after them: no order of asking compiles all anew.
+    assert patterns.compiled_total == 11 + 3 * 89
+    del asked[:50]
+    assert len(patterns) == 0
+    assert asked[0].search("50")
+    assert asked[0].search("50")
+    assert patterns.compiled_total == 11 + 3 * 89 + 1
+
+
+@pytest.mark.parametrize("kind", ["globs", "patterns"])
+def test_many_rules_compile_what_their_authors_wrote_once_however_many_events_come(kind):
+    count = 2_000
+
+    def written(number):
+        if kind == "globs":
+            return {"filters": {"host": [f"?{number}-*"]}}
+        return {"predicates": [{"field": "a", "op": "matches", "value": f"^{number}-"}]}
+
+    rule_set = compile_rules([a_rule(f"r{number}", **written(number)) for number in range(count)])
+    patterns = rule_set._patterns
+    assert patterns.compiled_total == 0
+    for number in range(30):
+        event = an_event(host=f"w{number}-1", payload={"a": f"{number}-1"})
+        assert [match.rule_id for match in rule_set.match(event)] == [f"r{number}"]
+    assert patterns.compiled_total == count
+    # A set made from this one compiles what is new in it.
+    again = rule_set.replace([a_rule("r7", **written(count)), a_rule("r8", **written(8))])
+    assert again._patterns is patterns
+    for number in (7, 8, 9, count):
+        again.match(an_event(host=f"w{number}-2", payload={"a": f"{number}-2"}))
+    assert patterns.compiled_total <= count + 2
 
 
 def test_a_replaced_set_shares_what_did_not_change():

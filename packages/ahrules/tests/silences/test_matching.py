@@ -220,6 +220,25 @@ def test_a_silence_that_is_taken_without_all_true_leaves_some_event_alone(matche
     assert not all(compiled.active(each, NOW) for each in events)
 
 
+COSTLY = "((a?){60}b?){9}c"
+
+
+@pytest.mark.parametrize("op", ["re", "nre"])
+def test_the_steps_of_a_silences_patterns_are_bounded_together(op):
+    for count, paths in ((11, []), (12, ["matchers[11].value"]), (40, ["matchers[11].value"])):
+        found = check_silence(silence(*[("team", op, COSTLY)] * count, all=True))
+        assert [fault.path for fault in found] == paths
+        assert not found or "25000 are the most" in found[0].message
+
+
+def test_a_pattern_sees_the_beginning_of_a_long_text():
+    long = {"team": "a" * 4_096 + "b" * 1_000_000}
+    assert matches(("team", "re", "a+"), labels=long)
+    assert not matches(("team", "re", "a+b+"), labels=long)
+    assert not matches(("team", "nre", "a+"), labels=long)
+    assert not matches(("team", "eq", "a" * 1_024), labels={"team": "a" * 1_025})
+
+
 def test_faults_name_the_field_and_the_rest_works():
     berlin = {"weekdays": (Weekday.MON,), "from_": "00:00", "to": "01:00"}
     bad = silence(

@@ -1,12 +1,12 @@
 """What is owed when a silence ends."""
 
 import json
-from datetime import UTC, datetime, timedelta
 
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from silence_events import at, event, silence
 
 from ahrules import (
     SilenceSet,
@@ -16,40 +16,6 @@ from ahrules import (
     event_key,
     mark_event,
 )
-from ahwire.hub import Event, EventSeverity, EventType, LabelMatcher, MatchOp, Silence
-
-START = datetime(2026, 6, 15, 12, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
-
-
-def at(minutes):
-    return START + minutes * MINUTE
-
-
-def event(kind="alert.opened", minute=0, server="web1", number=1, **values):
-    given = {
-        "event_id": f"0190b6f2-0000-7000-8000-{number:012x}",
-        "type": EventType(kind),
-        "seq": number,
-        "occurred_at": at(minute),
-        "company_id": "c1",
-        "server_id": server,
-        "rule_id": "cpu",
-        "series_key": "cpu{}",
-        "severity": EventSeverity.WARNING,
-        "suppressed": False,
-    }
-    return Event(**(given | values))
-
-
-def silence(start, end, server="web1", silence_id="s"):
-    return Silence(
-        silence_id=silence_id,
-        company_id="c1",
-        matchers=(LabelMatcher(label="server_id", op=MatchOp.EQ, value=server),),
-        starts_at=at(start),
-        ends_at=None if end is None else at(end),
-    )
 
 
 def tracker(*silences, **values):
@@ -272,6 +238,72 @@ def test_what_does_not_fit_is_told_and_counted():
     assert (len(silences), silences.overflow_total) == (1, 1)
     with pytest.raises(ValueError, match="at least one"):
         tracker(held_max=0)
+
+
+EVERYTHING = attrs.evolve(silence(0, 10), matchers=(), all=True)
+
+
+def restarted(silences, **values):
+    after = tracker(EVERYTHING, **values)
+    after.restore(json.loads(json.dumps(silences.snapshot())))
+    return after
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_did_not_fit_and_was_told_is_told_to_its_end(restarts):
+    silences = tracker(EVERYTHING, held_max=1)
+    silences.mark(event(server="a"), at(1))
+    assert not silences.mark(event(server="b"), at(1)).suppressed
+    if restarts:
+        silences = restarted(silences, held_max=1)
+    assert silences.mark(event("alert.resolved", 2, server="a"), at(2)).suppressed
+    assert silences.mark(event("alert.reminder", 2, server="b"), at(2)).suppressed
+    # There is room now; but what was told is not held back in the middle of it.
+    assert not silences.mark(event("alert.flapping", 3, server="b"), at(3)).suppressed
+    hidden = event(minute=4, server="b", suppressed=True, suppress_reason="flapping")
+    assert silences.mark(hidden, at(4)) is hidden
+    assert not silences.mark(event("alert.resolved", 4, server="b"), at(4)).suppressed
+    assert silences.mark(event("alert.resolved", 5, server="b"), at(5)).suppressed
+    assert silences.mark(event(minute=6, server="b"), at(6)).suppressed
+    assert len(silences) == 1
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_once_more_was_told_than_is_known_every_end_is_told(restarts):
+    silences = tracker(EVERYTHING, held_max=1)
+    for server in "abc":
+        silences.mark(event(server=server), at(1))
+    if restarts:
+        silences = restarted(silences, held_max=1)
+    assert silences.mark(event("alert.resolved", 2, server="a"), at(2)).suppressed
+    for server in "bcd":
+        assert not silences.mark(event("alert.resolved", 2, server=server), at(2)).suppressed
+        assert silences.mark(event("alert.reminder", 3, server=server), at(3)).suppressed
+
+
+def test_what_was_told_for_want_of_room_and_ended_after_the_silence_is_forgotten():
+    silences = tracker(EVERYTHING, held_max=1)
+    for server in "ab":
+        silences.mark(event(server=server), at(1))
+    assert not silences.mark(event("alert.resolved", 11, server="b"), at(11)).suppressed
+    assert silences.snapshot()["told"] == []
+
+
+def test_a_snapshot_of_a_release_that_did_not_keep_what_was_told_is_read():
+    silences = tracker(EVERYTHING)
+    silences.mark(event(), at(1))
+    data = silences.snapshot()
+    del data["told"], data["tells_ends"]
+    silences.restore(data)
+    assert tell(silences, 10) == OWED
+
+
+def test_what_is_held_back_and_told_at_once_is_no_snapshot():
+    silences = tracker(EVERYTHING)
+    silences.mark(event(), at(1))
+    data = silences.snapshot()
+    with pytest.raises(SnapshotError, match="both held back and told"):
+        silences.restore(data | {"told": [list(event_key(event()))]})
 
 
 def test_without_silences_everything_passes():

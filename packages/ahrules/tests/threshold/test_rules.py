@@ -63,6 +63,14 @@ def test_servers_are_ids_or_globs(bench, rule, servers, server, meets):
     assert one.point(0, 95, server=server) == ([OPENED] if meets else [])
 
 
+def test_the_steps_of_a_rules_patterns_are_bounded_together(bench, rule):
+    costly = {"label": "a", "op": "re", "value": "((a?){60}b?){9}c"}
+    one = bench(rule(matchers=[costly] * 11), rule(rule_id="r2", matchers=[costly] * 12))
+    (error,) = one.evaluator.refused
+    assert (error.rule_id, error.errors[0].path) == ("r2", "matchers[11].value")
+    assert "25000 are the most" in error.errors[0].message
+
+
 def test_a_company_s_evaluator_has_its_own_rules_and_those_of_all(bench, rule):
     one = bench(
         rule(company_id="acme"), rule(rule_id="r2"), rule(rule_id="r3", company_id="globex")

@@ -11,6 +11,9 @@ is no text, is the empty string.
 | re  | the whole text matches the RE2 pattern; `.` is any sign    | it is absent or empty  |
 | nre | the whole text does not match                              | it is there, not empty |
 
+A pattern sees the first 4,096 characters of a text, and those of one silence have at most 25,000
+steps of RE2's together.
+
 **Everything.** A matcher chooses nothing when
 
 - on `type` and `severity`: it holds for every value that there is;
@@ -30,8 +33,7 @@ import string
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
-from ahrules._matchers import Test, compile_matcher
-from ahrules._patterns import PatternError
+from ahrules._matchers import Test, compile_each
 from ahrules._reading import shown
 from ahrules.errors import FieldError
 from ahwire.hub import EventSeverity, EventType, JsonValue, LabelMatcher, MatchOp, Silence
@@ -117,14 +119,10 @@ def compile_matchers(silence: Silence) -> tuple[tuple[tuple[str, Test], ...], li
     """Return (label, test) of each matcher, and what is wrong with the matchers."""
     tests: list[tuple[str, Test]] = []
     faults: list[FieldError] = []
-    for index, matcher in enumerate(silence.matchers):
-        try:
-            test = compile_matcher(matcher)
-            if not _can_hold(matcher.label, test):
-                faults.append(FieldError(f"matchers[{index}].value", _never(matcher)))
-            tests.append((matcher.label, test))
-        except PatternError as error:
-            faults.append(FieldError(f"matchers[{index}].value", str(error)))
+    for index, matcher, test in compile_each(silence.matchers, faults):
+        if not _can_hold(matcher.label, test):
+            faults.append(FieldError(f"matchers[{index}].value", _never(matcher)))
+        tests.append((matcher.label, test))
     if not faults and not silence.all and not any(_chooses(*each) for each in tests):
         faults.append(
             FieldError(

@@ -3,20 +3,14 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Self
 
 from attrs import field, frozen
 
 from ahrules._arguments import expect, expect_no_single
-from ahrules._matchers import Test
-from ahrules._moments import check_aware, instant, unix_second
+from ahrules._moments import check_aware
 from ahrules.errors import FieldError, UnknownZoneError
-from ahrules.silences._matching import (
-    EventFields,
-    compile_matchers,
-    fixed_values,
-    text_of,
-)
+from ahrules.silences._companies import Company, Compiled
+from ahrules.silences._matching import EventFields, compile_matchers
 from ahrules.silences._window import WallWindow
 from ahwire.hub import Silence
 
@@ -42,65 +36,6 @@ class SilenceError:
         return f"silence {self.silence_id!r}: " + "; ".join(str(error) for error in self.errors)
 
 
-@frozen
-class _Compiled:
-    silence: Silence
-    tests: tuple[tuple[str, Test], ...]
-    window: WallWindow | None
-
-    def is_active(self, now: datetime) -> bool:
-        silence = self.silence
-        if now < silence.starts_at or (silence.ends_at is not None and now >= silence.ends_at):
-            return False
-        return self.window is None or self.window.holds(unix_second(now))
-
-    def matches(self, event: EventFields) -> bool:
-        return all(test(text_of(event, label)) for label, test in self.tests)
-
-    def next_change(self, now: datetime) -> datetime | None:
-        silence = self.silence
-        if now < silence.starts_at:
-            if self.is_active(silence.starts_at):
-                return silence.starts_at
-            now = silence.starts_at
-        elif silence.ends_at is not None and now >= silence.ends_at:
-            return None
-        edge = self.window.next_edge(unix_second(now)) if self.window is not None else None
-        if edge is not None:
-            moment = instant(edge)
-            if silence.ends_at is None or moment < silence.ends_at:
-                return moment
-        return silence.ends_at if self.is_active(now) else None
-
-
-@frozen
-class _Company:
-    """The silences of a company; those that name a text are looked at only where it occurs."""
-
-    all: tuple[_Compiled, ...]
-    others: tuple[_Compiled, ...]
-    named: Mapping[str, Mapping[str, list[_Compiled]]]
-
-    @classmethod
-    def of(cls, silences: Iterable[_Compiled]) -> Self:
-        every = tuple(sorted(silences, key=lambda each: each.silence.silence_id))
-        others: list[_Compiled] = []
-        named: dict[str, dict[str, list[_Compiled]]] = {}
-        for each in every:
-            label, value = next(fixed_values(each.silence), (None, ""))
-            if label is None:
-                others.append(each)
-            else:
-                named.setdefault(label, {}).setdefault(value, []).append(each)
-        return cls(every, tuple(others), named)
-
-    def candidates(self, event: EventFields) -> list[_Compiled]:
-        found = list(self.others)
-        for label, values in self.named.items():
-            found += values.get(text_of(event, label), ())
-        return found
-
-
 @frozen(eq=False, repr=False)
 class SilenceSet:
     """An immutable set of silences, made by `compile_silences`; several threads may read it.
@@ -110,7 +45,7 @@ class SilenceSet:
     """
 
     errors: tuple[SilenceError, ...] = ()
-    _companies: Mapping[str, _Company] = field(factory=dict, alias="companies")
+    _companies: Mapping[str, Company] = field(factory=dict, alias="companies")
 
     def __len__(self) -> int:
         """Return how many silences can be used."""
@@ -140,7 +75,7 @@ class SilenceSet:
             return None
         found = (
             each.silence
-            for each in company.candidates(event)
+            for each in map(company.all.__getitem__, company.candidates(event))
             if each.is_active(now) and each.matches(event)
         )
         return min(found, key=lambda silence: silence.silence_id, default=None)
@@ -169,6 +104,11 @@ class SilenceSet:
         return min((change for change in changes if change is not None), default=None)
 
 
+def companies_of(silences: SilenceSet) -> Mapping[str, Company]:
+    """Return the silences of each company that has some."""
+    return silences._companies  # noqa: SLF001 - of this module
+
+
 def compile_silences(silences: Iterable[Silence]) -> SilenceSet:
     """Make silences ready; those that cannot be used are collected, the others work.
 
@@ -181,7 +121,7 @@ def compile_silences(silences: Iterable[Silence]) -> SilenceSet:
     """
     errors: list[SilenceError] = []
     seen: set[tuple[str, str]] = set()
-    companies: defaultdict[str, list[_Compiled]] = defaultdict(list)
+    companies: defaultdict[str, list[Compiled]] = defaultdict(list)
     expect_no_single("silences", silences, Silence)
     for index, silence in enumerate(silences):
         expect(f"silences[{index}]", silence, Silence, _WAY_OUT)
@@ -203,7 +143,7 @@ def compile_silences(silences: Iterable[Silence]) -> SilenceSet:
         else:
             companies[silence.company_id].append(compiled)
     return SilenceSet(
-        tuple(errors), {company: _Company.of(found) for company, found in companies.items()}
+        tuple(errors), {company: Company.of(found) for company, found in companies.items()}
     )
 
 
@@ -217,7 +157,7 @@ def check_silence(silence: Silence) -> tuple[FieldError, ...]:
     return tuple(_compile(silence)[1])
 
 
-def _compile(silence: Silence) -> tuple[_Compiled, list[FieldError]]:
+def _compile(silence: Silence) -> tuple[Compiled, list[FieldError]]:
     tests, faults = compile_matchers(silence)
     window = None
     if silence.recurrence is not None:
@@ -225,4 +165,4 @@ def _compile(silence: Silence) -> tuple[_Compiled, list[FieldError]]:
             window = WallWindow.of(silence.recurrence)
         except UnknownZoneError as error:
             faults.append(FieldError("recurrence.timezone", str(error)))
-    return _Compiled(silence, tests, window), faults
+    return Compiled(silence, tests, window), faults

@@ -7,13 +7,19 @@ ok, agent.up or group.up. *Silenced* means that a silence holds for this event n
 | state | event            | silenced | next | the event goes out                                  |
 | ----- | ---------------- | -------- | ---- | --------------------------------------------------- |
 | free  | begins           | no       | free | as it is                                            |
-| free  | begins           | yes      | held | suppressed, `silence:<id>`; or as it is, when full  |
+| free  | begins           | yes      | held | suppressed, `silence:<id>`; when full: told, as it  |
+|       |                  |          |      | is                                                  |
 | free  | ends, a reminder | no       | free | as it is                                            |
 | free  | ends, a reminder | yes      | free | suppressed, `silence:<id>`                          |
 | held  | begins           | no       | free | as it is: this is the one that was owed             |
 | held  | begins           | yes      | held | suppressed; it is the one that is owed from now on  |
 | held  | ends             | any      | free | suppressed: nobody was told that it began           |
 | held  | a reminder       | any      | held | suppressed: nobody was told that it began           |
+| told  | begins           | yes      | told | as it is                                            |
+| told  | ends             | any      | free | as it is: it was told that it began                 |
+| told  | a reminder       | yes      | told | suppressed, `silence:<id>`                          |
+
+*Told* is what began while as many were held back as may be: it went out although it was silenced.
 
 An event that comes suppressed already passes as it is and changes no state: who suppressed it
 (flapping, a group) owes it.
@@ -23,12 +29,10 @@ A held one is *due* as soon as no silence holds for it: `due` gives it as a draf
 of what is free: an alert that was told before a silence and goes on through it is owed nothing.
 """
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
 import attrs
-from attrs import frozen
 
 from ahrules._arguments import expect
 from ahrules._draft import (
@@ -39,17 +43,21 @@ from ahrules._draft import (
     event_key,
 )
 from ahrules._moments import check_aware
+from ahrules._reading import shown
 from ahrules._snapshots import (
     VERSION,
     event_from_json,
     event_to_json,
     field_from_json,
+    flag_from_json,
+    key_from_json,
     list_from_json,
     reading,
     row_from_json,
     text_from_json,
     unique,
 )
+from ahrules.silences._held import HeldEvent, HeldEvents
 from ahrules.silences._set import SilenceSet
 from ahwire.hub import Event, EventType, Silence
 
@@ -62,19 +70,6 @@ _BEGINS: Final = frozenset(
         EventType.GROUP_DOWN,
     }
 )
-
-
-@frozen(kw_only=True)
-class HeldEvent:
-    """What a silence holds back.
-
-    Attributes:
-        event: The newest event that told that it began; suppressed.
-        silence_id: The silence that suppressed it.
-    """
-
-    event: Event
-    silence_id: str
 
 
 def mark_event(
@@ -106,6 +101,10 @@ def _begins(event: Event) -> bool:
     return event.type in _BEGINS
 
 
+def _ends(event: Event) -> bool:
+    return not _begins(event) and event.type is not EventType.ALERT_REMINDER
+
+
 def _suppress(event: Event, silence_id: str) -> Event:
     return attrs.evolve(event, suppressed=True, suppress_reason=f"silence:{silence_id}")
 
@@ -132,7 +131,9 @@ class SuppressionTracker:
     Args:
         silences: The silences in force.
         held_max: How many alerts and agents may be held back. Once so many are, events that a
-            silence would hold back are told: rather a message too many than one that is lost.
+            silence would hold back are told: rather a message too many than one that is lost. What
+            was told so is told to its end. Of so many more it is known which were; once there are
+            still more, every end of what is not held back is told, silenced or not.
     """
 
     def __init__(self, silences: SilenceSet | None = None, *, held_max: int = 100_000) -> None:
@@ -140,7 +141,10 @@ class SuppressionTracker:
             raise ValueError(f"held_max is {held_max}; at least one alert must fit")
         self._silences = SilenceSet() if silences is None else _checked(silences)
         self._held_max = held_max
-        self._held: dict[EventKey, HeldEvent] = {}
+        self._held = HeldEvents(self._silences)
+        # What was told although a silence held; or too many to know which.
+        self._spilled: dict[EventKey, None] = {}
+        self._tells_ends = False
         self._overflow_total = 0
 
     def __len__(self) -> int:
@@ -155,6 +159,7 @@ class SuppressionTracker:
     def replace(self, silences: SilenceSet) -> None:
         """Put other silences in force; what no silence of them holds back is due."""
         self._silences = _checked(silences)
+        self._held.replace(self._silences)
 
     def mark(self, event: Event, now: datetime) -> Event:
         """Return the event as it goes out, and keep what is owed for it.
@@ -162,18 +167,40 @@ class SuppressionTracker:
         Args:
             event: What happened. Those of one key come in their order, drafts of `due` among them.
             now: When the silences are asked: an aware datetime.
+
+        Raises:
+            InstantError: `now` is naive.
         """
         key = event_key(event)
         held = self._held.get(key)
         following, marked = mark_event(held, event, self._silences.active(event, now))
-        if following is None:
-            self._held.pop(key, None)
-        elif held is None and len(self._held) >= self._held_max:
+        if marked is not event and held is None and self._is_told_anyway(key, event, following):
             self._overflow_total += 1
             return event
+        if following is None:
+            self._held.pop(key)
+            if _ends(event) and not event.suppressed:
+                self._spilled.pop(key, None)
         else:
-            self._held[key] = following
+            self._held.put(key, following)
         return marked
+
+    def _is_told_anyway(self, key: EventKey, event: Event, following: HeldEvent | None) -> bool:
+        """Whether an event of a free key goes out although a silence holds for it."""
+        if following is None:
+            if not _ends(event):
+                return False
+            was_spilled = key in self._spilled
+            self._spilled.pop(key, None)
+            return was_spilled or self._tells_ends
+        if key not in self._spilled:
+            if len(self._held) < self._held_max:
+                return False
+            if len(self._spilled) < self._held_max:
+                self._spilled[key] = None
+            else:
+                self._tells_ends = True
+        return True
 
     def due(self, now: datetime) -> tuple[EventDraft, ...]:
         """Return what must be told now, because it began in silence, holds, and silence is over.
@@ -190,22 +217,27 @@ class SuppressionTracker:
         check_aware(now)
         return tuple(
             EventDraft.again(held.event, occurred_at=now, reason=_REASON)
-            for held in self._overdue(now)
+            for held in self._held.overdue(now)
         )
 
     def next_look(self, now: datetime) -> datetime | None:
-        """Return when `due` may have something next: `now` itself when it has, None when never."""
-        if next(self._overdue(now), None) is not None:
+        """Return when `due` may have something next: `now` itself when it has, None when never.
+
+        Raises:
+            InstantError: `now` is naive, or too near to the end of the calendar.
+        """
+        check_aware(now)
+        if next(self._held.overdue(now), None) is not None:
             return now
-        companies = {held.event.company_id for held in self._held.values()}
-        changes = (self._silences.next_change(now, company_id=each) for each in companies)
-        return min((change for change in changes if change is not None), default=None)
+        return self._held.next_change(now)
 
     def snapshot(self) -> dict[str, Any]:
         """Return everything that `restore` needs, as JSON values."""
         return {
             "version": VERSION,
-            "held": [[event_to_json(held.event), held.silence_id] for held in self._held.values()],
+            "held": [[event_to_json(held.event), held.silence_id] for held in self._held],
+            "told": [list(key) for key in self._spilled],
+            "tells_ends": self._tells_ends,
         }
 
     def restore(self, data: object) -> None:
@@ -216,9 +248,13 @@ class SuppressionTracker:
         """
         with reading("what silences hold back", data) as document:
             rows = list_from_json(field_from_json(document, "held"), "what is held")
-            self._held = unique(map(_held_from_json, rows))
-
-    def _overdue(self, now: datetime) -> Iterator[HeldEvent]:
-        for held in self._held.values():
-            if self._silences.active(held.event, now) is None:
-                yield held
+            held = unique(map(_held_from_json, rows))
+            # Snapshots of before there was a bound to what is told have neither.
+            told = list_from_json(field_from_json(document, "told", default=[]), "keys")
+            spilled = unique((key_from_json(key), None) for key in told)
+            tells_ends = flag_from_json(field_from_json(document, "tells_ends", default=False))
+            both = held.keys() & spilled.keys()
+            if both:
+                raise ValueError(f"{shown(min(both))} is both held back and told")
+        self._held.become(held)
+        self._spilled, self._tells_ends = spilled, tells_ends

@@ -9,7 +9,7 @@ from typing import Final
 from attrs import define, frozen
 
 from ahrules._arguments import expect
-from ahrules._matchers import Test, compile_matcher
+from ahrules._matchers import Test, compile_each
 from ahrules._patterns import Pattern, PatternError, compile_glob, is_glob
 from ahrules._ruleset import RuleError
 from ahrules.errors import FieldError
@@ -89,13 +89,7 @@ class Compiled:
 
 
 def _matchers(matchers: Sequence[LabelMatcher], errors: list[FieldError]) -> tuple[_Matcher, ...]:
-    found = []
-    for index, matcher in enumerate(matchers):
-        try:
-            found.append((matcher.label, compile_matcher(matcher)))
-        except PatternError as error:
-            errors.append(FieldError(f"matchers[{index}].value", str(error)))
-    return tuple(found)
+    return tuple((matcher.label, test) for _, matcher, test in compile_each(matchers, errors))
 
 
 def _globs(servers: Sequence[str], errors: list[FieldError]) -> tuple[Pattern, ...]:
