@@ -56,9 +56,10 @@ class World:
         self.negative = NegativeCache()
         self.presence = MemoryPresence(event_ids=UUID7Generator(self.clock, random.Random(1)).next)
         limits = limits or IngestLimits()
-        budget = budget or SeriesBudget(
-            per_hour=limits.series_per_hour, first_hour=limits.series_first_hour
-        )
+        if budget is None:  # An empty one is false.
+            budget = SeriesBudget(
+                per_hour=limits.series_per_hour, first_hour=limits.series_first_hour
+            )
         self.directory = Directory(
             registry=self.registry,
             presence=self.presence,
