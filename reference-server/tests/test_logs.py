@@ -37,6 +37,7 @@ class Server:
         settings = {door: {"listen": "127.0.0.1:0"} for door in DOORS}
         settings["admin"] |= {"token": ADMIN, "previous_token": PREVIOUS}
         settings["hub"] |= {"token": HUB}
+        settings["ingest"] |= {"trusted_proxies": ["127.0.0.0/8"]}
         settings["console"] |= {"password": CONSOLE}
         settings |= {
             "state_dir": str(folder / "state"),
@@ -122,6 +123,16 @@ def requests(at):
     yield "GET", f"{at['hub']}/api/v1/monitoring/collector/agents", {"headers": bearer(HUB)}
 
 
+def enrolments(at, client, addresses):
+    """Enrolments that a proxy passes on from these addresses."""
+    for address in addresses:
+        yield client.post(
+            f"{at['ingest']}/agent/v1/enroll",
+            json={"license": LICENSE, "machineId": "m"},
+            headers={"X-AH-Proto": "1", "X-Forwarded-For": f"{GUESS}, {address}"},
+        )
+
+
 @pytest.fixture(scope="module")
 def logged(tmp_path_factory):
     """The lines of a server that all these requests were made to."""
@@ -130,6 +141,8 @@ def logged(tmp_path_factory):
         at = server.addresses()
         with httpx.Client(trust_env=False, timeout=20) as client:
             answers = [client.request(method, url, **more) for method, url, more in requests(at)]
+            answers += enrolments(at, client, [f"198.51.100.{number}" for number in range(15)])
+            answers += enrolments(at, client, ["192.0.2.7"] * 15)
     finally:
         code = server.stop()
     assert code == 0
@@ -153,6 +166,14 @@ def test_the_requests_were_refused_and_answered_as_they_should_be(logged):
     assert [status for status, _ in answers[:14]] == [
         401, 401, 401, 400, 200, 400, 400, 400, 400, 400, 404, 415, 400, 401,
     ]  # fmt: skip
+
+
+def test_behind_a_trusted_proxy_each_client_has_its_own_limit_of_enrolments(logged):
+    _, answers = logged
+    statuses = [status for status, _ in answers]
+    assert statuses[-30:-15] == [401] * 15
+    assert statuses[-15:-5] == [401] * 10
+    assert 429 in statuses[-5:]
 
 
 def test_what_came_with_a_request_is_logged_with_its_id(logged):

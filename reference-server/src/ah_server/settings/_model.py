@@ -56,6 +56,9 @@ class IngestSettings:
     plain_bytes_max: int = setting(
         wire.MAX_PLAIN_BYTES, "a body of samples when inflated", between=(1 << 16, 64 << 20)
     )
+    small_body_bytes_max: int = setting(
+        256 << 10, "any other body, as it arrives and when inflated", between=(1 << 12, 16 << 20)
+    )
     points_per_batch_max: int = setting(
         wire.MAX_POINTS_PER_BATCH, "points in one body", between=(1, 200_000)
     )
@@ -81,6 +84,11 @@ class IngestSettings:
     metrics_burst: int = setting(
         10, "batches an agent may send at once before its rate counts", between=(1, 10_000)
     )
+    metrics_per_minute_min: float = setting(
+        4.0,
+        "batches an agent may send in a minute whatever its interval; two an interval if more",
+        between=(4, 10_000),
+    )
     points_per_minute: int = setting(
         wire.POINTS_PER_MINUTE,
         "points an agent may send in a minute by remote write and OTLP",
@@ -95,6 +103,11 @@ class IngestSettings:
         float(wire.ENROLL_PER_MINUTE),
         "enrolments from one address in a minute (IPv6: from one /64)",
         between=(0.1, 6000),
+    )
+    known_series_bytes_max: int = setting(
+        128 << 20,
+        "memory for series that are recognised by their bytes, which makes batches quick to judge",
+        between=(1 << 20, 1 << 36),
     )
     series_per_hour: int = setting(
         500, "new series an agent may make an hour", between=(1, 1_000_000)

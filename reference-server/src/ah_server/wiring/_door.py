@@ -70,6 +70,7 @@ def _limits(settings: ServerSettings) -> IngestLimits:
     return IngestLimits(
         compressed_bytes_max=ingest.compressed_bytes_max,
         plain_bytes_max=ingest.plain_bytes_max,
+        small_body_bytes_max=ingest.small_body_bytes_max,
         body_timeout_seconds=ingest.body_timeout_seconds,
         batch=BatchLimits(
             points_per_batch=ingest.points_per_batch_max,
@@ -80,12 +81,14 @@ def _limits(settings: ServerSettings) -> IngestLimits:
             point_future_seconds=ingest.point_future_seconds_max,
         ),
         metrics_burst=ingest.metrics_burst,
+        metrics_per_minute_min=ingest.metrics_per_minute_min,
         points_per_minute=ingest.points_per_minute,
         config_per_minute=ingest.config_per_minute,
         enroll_per_minute=ingest.enroll_per_minute,
         interval_seconds=settings.alerting.agent_interval_seconds,
         interval_seconds_min=ingest.interval_min_seconds,
         interval_seconds_max=ingest.interval_max_seconds,
+        known_series_bytes_max=ingest.known_series_bytes_max,
         series_per_hour=ingest.series_per_hour,
         series_first_hour=ingest.series_first_hour,
     )

@@ -106,7 +106,8 @@ class Gate:
         wait = self._metrics_rate.take(
             passed.agent.agent_id,
             now=self._clock.monotonic(),
-            per_second=metrics_per_minute(interval) / 60.0,
+            per_second=max(self._limits.metrics_per_minute_min, metrics_per_minute(interval))
+            / 60.0,
             burst=self._limits.metrics_burst,
         )
         _refuse_over_rate(wait, "batches")

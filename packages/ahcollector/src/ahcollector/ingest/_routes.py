@@ -53,8 +53,9 @@ _COMMON: Final = (
     header_parameter("X-AH-Agent-Version", "The version of the agent.", {"type": "string"}),
     header_parameter(
         "X-Request-Id",
-        "16 hexadecimal digits, fresh for each request; in the answer and in both sides' logs.",
-        {"type": "string", "pattern": "^[A-Za-z0-9_.:-]{1,64}$"},
+        "16 hexadecimal digits, fresh for each request. One of 1 to 64 letters, digits and"
+        " `_ . : -` is in the answer and in both sides' logs; for another the collector makes one.",
+        {"type": "string"},
         example="5f2b7c0d9e1a4b38",
     ),
 )

@@ -20,6 +20,8 @@ class IngestLimits:
         body_timeout_seconds: How long a whole body may take.
         batch: What one batch may hold.
         metrics_burst: Batches that may come at once after a pause.
+        metrics_per_minute_min: Batches a minute that an agent of a long cycle may send; one of a
+            short cycle may send two a cycle.
         points_per_minute: Points of an agent at the doors of other protocols, where nothing else
             holds its rate. A minute's worth may come at once after a pause, or one full batch
             where that is more, so that every body that is no more than a batch is taken some time.
@@ -44,6 +46,7 @@ class IngestLimits:
     body_timeout_seconds: float = 15.0
     batch: wire.Limits = wire.DEFAULT
     metrics_burst: int = wire.METRICS_BURST
+    metrics_per_minute_min: float = 4.0
     points_per_minute: float = wire.POINTS_PER_MINUTE
     config_per_minute: float = wire.CONFIG_PER_MINUTE
     enroll_per_minute: float = wire.ENROLL_PER_MINUTE

@@ -1,0 +1,41 @@
+"""What is set reaches the part that it is for."""
+
+import pytest
+
+from ah_server.settings import setting_lines, settings_from
+from ah_server.wiring._door import _limits
+from ahcollector.ingest import IngestLimits
+
+#: Settings of the ingest door that are no limits.
+ELSEWHERE = {"listen", "public_url", "tls_cert", "tls_key", "trusted_proxies"}
+LIMITS = [
+    line
+    for line in setting_lines()
+    if line.name.startswith("ingest.") and line.name.removeprefix("ingest.") not in ELSEWHERE
+]
+
+
+def test_nothing_set_means_the_limits_of_the_protocol():
+    assert _limits(settings_from({}, {})) == IngestLimits()
+
+
+@pytest.mark.parametrize("line", LIMITS, ids=lambda line: line.name)
+def test_every_limit_that_is_set_is_the_doors_limit(line):
+    least, _ = line.allowed.split(" to ")
+    value = (
+        float(line.default) - 1
+        if float(line.default) - 1 > float(least)
+        else float(line.default) + 1
+    )
+    number = int(value) if "." not in line.default else value
+    leaf = line.name.removeprefix("ingest.")
+    given = {leaf: number}
+    if leaf == "interval_max_seconds":
+        given["interval_min_seconds"] = 1
+    changed = _limits(settings_from({"ingest": given}, {}))
+    fields = {
+        name
+        for name in IngestLimits.__slots__
+        if name != "__weakref__" and getattr(changed, name) != getattr(IngestLimits(), name)
+    } - ({"interval_seconds_min"} if leaf == "interval_max_seconds" else set())
+    assert len(fields) == 1
