@@ -53,9 +53,9 @@ class Shared(MemoryRegistry):
             await self.holds.wait()
         return entry
 
-    async def put(self, record, *, now):
+    async def put(self, record, *, now, renewal=False):
         self.answers()
-        return await super().put(record, now=now)
+        return await super().put(record, now=now, renewal=renewal)
 
     async def revoke(self, agent_id, *, now):
         entry = await super().revoke(agent_id, now=now)
@@ -318,9 +318,11 @@ async def test_look_ups_are_counted_by_where_the_answer_came_from(known, store):
     node = Node(store, known.clock)
     resolver = resolver_at(known, node)
     await store.put(record(), now=0.0)
-    for _ in range(3):
+    for _ in range(5):
         await resolver.resolve(f"{1:064x}")
-    assert (known.lookups("cache"), known.lookups("store")) == (2, 1)
+    known.clock.advance(1)
+    await resolver.resolve(f"{1:064x}")
+    assert (known.lookups("cache"), known.lookups("store")) == (5, 1)
 
 
 async def test_with_registry_and_hub_down_known_agents_are_503_after_their_time_and_never_401(

@@ -13,8 +13,8 @@ from ahcollector.testing.contracts import RegistryContract
 class SnapshotRegistry(MemoryRegistry):
     """Goes through its file after every change."""
 
-    async def put(self, record, *, now):
-        put = await super().put(record, now=now)
+    async def put(self, record, *, now, renewal=False):
+        put = await super().put(record, now=now, renewal=renewal)
         self.reopen()
         return put
 
@@ -50,9 +50,9 @@ class Warm(CachedRegistry):
         for word in (*self.words, "t", "old", "new", "zero", "five"):
             await self.lookup(_hash(word))
 
-    async def put(self, record, *, now):
+    async def put(self, record, *, now, renewal=False):
         await self.warm()
-        return await super().put(record, now=now)
+        return await super().put(record, now=now, renewal=renewal)
 
     async def revoke(self, agent_id, *, now):
         await self.warm()

@@ -38,7 +38,7 @@ records = st.builds(
 )
 operations = st.one_of(
     records.map(lambda record: ("put", record)),
-    records.map(lambda record: ("put", record)),
+    records.map(lambda record: ("renew", record)),
     st.tuples(st.just("revoke"), st.sampled_from(AGENTS)),
     st.tuples(st.just("delete_server"), st.sampled_from(PLACES)),
     st.tuples(st.just("delete_company"), st.sampled_from(["acme", "acme:s"])),
@@ -52,6 +52,8 @@ async def do(registry, operation, now):
     kind, *arguments = operation
     if kind in ("put", "revoke"):
         answer = await getattr(registry, kind)(*arguments, now=now)
+    elif kind == "renew":
+        answer = await registry.put(arguments[0], now=now, renewal=True)
     elif kind == "delete_server":
         answer = await registry.delete_server(*arguments[0])
     elif kind == "delete_company":

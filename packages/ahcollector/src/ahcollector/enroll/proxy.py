@@ -136,12 +136,24 @@ class EnrollProxy:
             version=grant.version,
         )
         try:
-            await self._directory.put(record)
+            put = await self._directory.put(record)
         except (RegistryError, PresenceError) as error:
             # The token must reach its agent now or never; the hub tells us of it when it is used.
             _log.warning(
                 "new agent could not be kept, it will be looked up",
                 extra={"request_id": request_id, "agent_id": grant.agent_id, "error": str(error)},
+            )
+            return
+        if not put.applied:
+            # Of a revoked agent the hub owes a higher version or another id; 0 revives nobody.
+            _log.error(
+                "hub enrolled an agent under a version that does not count any more",
+                extra={
+                    "request_id": request_id,
+                    "agent_id": grant.agent_id,
+                    "version": grant.version,
+                    "known_version": put.after.newest_version,
+                },
             )
         else:
             _log.info(

@@ -33,7 +33,8 @@ class Renewal:
     """Gets new tokens from the hub; the token that was shown stays good for the hub's overlap.
 
     The shown token, be it the newest or the one before, becomes the previous one: whoever lost the
-    answer of a renewal can renew again with what it has.
+    answer of a renewal can renew again with what it has, as often as it must. The token that got
+    lost is forgotten.
 
     Args:
         hub: Who makes tokens.
@@ -76,7 +77,7 @@ class Renewal:
             version=grant.version,
         )
         try:
-            await self._directory.put(record)
+            put = await self._directory.put(record, renewal=True)
         except (RegistryError, PresenceError) as error:
             # As with an enrolment: the token is told now or never.
             _log.warning(
@@ -87,6 +88,13 @@ class Renewal:
                     "error": str(error),
                 },
             )
+        else:
+            if not put.applied:
+                # Revoked, or renewed again, while the hub was asked; its next request will tell.
+                _log.warning(
+                    "renewed token is older than what is known, it will be looked up",
+                    extra={"request_id": request_id, "agent_id": agent.agent_id},
+                )
         return RenewResponse(
             agent_token=grant.agent_token,
             previous_valid_until_ms=round(grant.prev_token_expires_at.timestamp() * 1000),

@@ -14,6 +14,7 @@ from ahcollector.registry.base import (
     TokenEntry,
     Verdict,
     admits,
+    settled,
     token_entries,
 )
 from ahcollector.registry.cache import CachedRegistry
@@ -58,5 +59,6 @@ __all__ = [
     "Verdict",
     "admits",
     "agent_config",
+    "settled",
     "token_entries",
 ]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ahcollector.presence.base import AgentRef
-from ahcollector.registry.base import AgentEntry, Change, TokenEntry, token_entries
+from ahcollector.registry.base import AgentEntry, Change, TokenEntry
 from ahwire import AgentRecord, DecodeError
 from ahwire.hub import AgentState
 
@@ -55,9 +55,9 @@ def key_part(identity: str) -> str:
     return identity.replace("%", "%25").replace(":", "%3A")
 
 
-def put_arguments(record: AgentRecord, now: float) -> list[str]:
+def put_arguments(record: AgentRecord, now: float, *, renewal: bool) -> list[str]:
     """Return what the script `put` is given after the prefix."""
-    arguments = [
+    return [
         record.agent_id,
         repr(now),
         record.company_id,
@@ -68,10 +68,9 @@ def put_arguments(record: AgentRecord, now: float) -> list[str]:
         _written(record.expires_at),
         record.prev_token_hash or "",
         _written(record.prev_token_expires_at),
+        LONG_AGO,
+        "1" if renewal else "",
     ]
-    for token_hash, entry in token_entries(record).items():
-        arguments += [token_hash, _written(entry.expires_at)]
-    return arguments
 
 
 def read_token(token_hash: str, reply: Reply) -> TokenEntry | None:

@@ -9,6 +9,12 @@ The law of versions, which every implementation keeps (`admits` below):
   remembered, and it never revives a revoked agent.
 - A revoked agent comes back only with a version above the one it was revoked at.
 
+- A version is one state of its agent: a record of the version and token that are known already
+  leaves the previous token as it is (`settled` below). Only a renewal changes it, because the
+  collector knows which token was shown and the hub does not: when an agent renews with its previous
+  token, because the last answer was lost, that token stays good, although the hub's own record
+  names the one that nobody ever received.
+
 A hash leads to one agent: the one whose record named it last. A revoked agent takes no hash that
 leads to another one, so that nobody's revocation stops somebody else.
 """
@@ -37,6 +43,7 @@ __all__ = [
     "TokenEntry",
     "Verdict",
     "admits",
+    "settled",
     "token_entries",
 ]
 
@@ -190,6 +197,24 @@ def admits(known: AgentEntry | None, record: AgentRecord) -> bool:
     return record.version == 0 or record.version >= known.newest_version
 
 
+def settled(known: AgentEntry | None, record: AgentRecord, *, renewal: bool) -> AgentRecord:
+    """Return what is kept of a record that applies, by the law of versions above."""
+    if (
+        known is None
+        or renewal
+        or record.version == 0
+        or record.version != known.record.version
+        or record.token_hash != known.record.token_hash
+        or known.record.prev_token_hash is None
+    ):
+        return record
+    return attrs.evolve(
+        record,
+        prev_token_hash=known.record.prev_token_hash,
+        prev_token_expires_at=known.record.prev_token_expires_at,
+    )
+
+
 class Registry(Protocol):
     """Identities by token hash and by agent.
 
@@ -202,8 +227,10 @@ class Registry(Protocol):
         """Return what a token hash leads to, tombstones included; None when it is unknown."""
         ...
 
-    async def put(self, record: AgentRecord, *, now: float) -> Put:
+    async def put(self, record: AgentRecord, *, now: float, renewal: bool = False) -> Put:
         """Take a record by the law of versions; `now` in Unix seconds dates a revocation.
+
+        `renewal` says that the record names the token that was shown as its previous one.
 
         Hashes the agent had and the record does not name are forgotten; when the record is
         revoked they stay as tombstones.

@@ -52,7 +52,7 @@ class CachedRegistry:
     theirs. A look-up that was under way while something was forgotten is not remembered, because
     it may have read what was before.
 
-    Bounded: the entries used least lately go.
+    Bounded: the entries used least lately go (use counts from half of the bound on).
 
     Args:
         registry: Where identities are kept.
@@ -76,11 +76,12 @@ class CachedRegistry:
         self._registry = registry
         self._negative = negative
         self._clock = clock
-        # Bound once: this is asked at every request of every agent.
-        self._monotonic = clock.monotonic
         self._feed = feed
         self._ttl_seconds = ttl_seconds
         self._entries_max = entries_max
+        # Keeping the order of use costs as much as the look-up, and nobody has to go before it is
+        # full: below that it is the order of reading.
+        self._crowded_above = entries_max // 2
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._hashes: dict[str, tuple[str, ...]] = {}
         self._forgotten = 0
@@ -97,15 +98,16 @@ class CachedRegistry:
         if self._feed is not None:
             await self._feed.changes(changed=self.forget, doubt=self.forget_all)
 
-    def cached(self, token_hash: str) -> TokenEntry | None:
-        """Return what is remembered of a hash and still good."""
+    def cached(self, token_hash: str, *, now: float) -> TokenEntry | None:
+        """Return what is remembered of a hash and still good at `now` (monotonic seconds)."""
         kept = self._kept.get(token_hash)
         if kept is None:
             return None
-        if self._monotonic() >= kept.until:
+        if now >= kept.until:
             self._drop(token_hash)
             return None
-        self._kept.move_to_end(token_hash)
+        if len(self._kept) > self._crowded_above:
+            self._kept.move_to_end(token_hash)
         return kept.entry
 
     def mark(self) -> int:
@@ -171,20 +173,20 @@ class CachedRegistry:
 
     async def lookup(self, token_hash: str) -> TokenEntry | None:
         """Return what a token hash leads to; at most `ttl_seconds` old."""
-        entry = self.cached(token_hash)
+        mark, read_at = self._forgotten, self._clock.monotonic()
+        entry = self.cached(token_hash, now=read_at)
         if entry is not None:
             return entry
-        mark, read_at = self._forgotten, self._monotonic()
         entry = await self._registry.lookup(token_hash)
         if entry is not None:
             self.remember(token_hash, entry, read_at=read_at, mark=mark)
         return entry
 
-    async def put(self, record: AgentRecord, *, now: float) -> Put:
+    async def put(self, record: AgentRecord, *, now: float, renewal: bool = False) -> Put:
         """Take a record; one that was there already leaves what is remembered."""
         put: Put | None = None
         try:
-            put = await self._registry.put(record, now=now)
+            put = await self._registry.put(record, now=now, renewal=renewal)
             return put
         finally:
             hashes = token_entries(record).keys()

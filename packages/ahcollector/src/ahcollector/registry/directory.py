@@ -111,14 +111,16 @@ class Directory:
         self._interval_seconds = interval_seconds
         self._followers = followers
 
-    async def put(self, record: AgentRecord) -> Put:
+    async def put(self, record: AgentRecord, *, renewal: bool = False) -> Put:
         """Take a record; what is older than the known one changes nothing.
+
+        `renewal` as in `Registry.put`.
 
         Raises:
             RegistryError, PresenceError: Not taken, or not followed; may be repeated.
         """
         now = self._clock.time()
-        put = await self._registry.put(record, now=now)
+        put = await self._registry.put(record, now=now, renewal=renewal)
         for token_hash in token_entries(record):
             self._negative.forget(token_hash)
         if not put.applied:

@@ -15,6 +15,7 @@ from ahcollector.registry.base import (
     ScanPage,
     TokenEntry,
     admits,
+    settled,
     token_entries,
 )
 from ahwire import AgentRecord
@@ -67,12 +68,13 @@ class MemoryRegistry:
         """Return what a token hash leads to."""
         return self._tokens.get(token_hash)
 
-    async def put(self, record: AgentRecord, *, now: float) -> Put:
+    async def put(self, record: AgentRecord, *, now: float, renewal: bool = False) -> Put:
         """Take a record by the law of versions."""
         known = self._agents.get(record.agent_id)
         if not admits(known, record):
             assert known is not None
             return Put(applied=False, before=known, after=known)
+        record = settled(known, record, renewal=renewal)
         revoked = record.state is AgentState.REVOKED
         since = known.revoked_at if known is not None else None
         entry = AgentEntry(

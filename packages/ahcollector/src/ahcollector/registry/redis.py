@@ -95,10 +95,10 @@ class RedisRegistry:
     Args:
         client: The way to Redis; it stays the caller's to close.
         step_agents_max: Agents that one script forgets at most. Redis does nothing else meanwhile:
-            a hundred take it about 3 ms.
+            fifty take it some 2 ms.
     """
 
-    def __init__(self, *, client: RedisClient, step_agents_max: int = 100) -> None:
+    def __init__(self, *, client: RedisClient, step_agents_max: int = 50) -> None:
         self._client = client
         self._step_agents_max = step_agents_max
 
@@ -110,9 +110,10 @@ class RedisRegistry:
             )
         return read_token(token_hash, reply)
 
-    async def put(self, record: AgentRecord, *, now: float) -> Put:
+    async def put(self, record: AgentRecord, *, now: float, renewal: bool = False) -> Put:
         """Take a record by the law of versions, which the script applies."""
-        reply = await self._run(_PUT, f"put {record.agent_id}", *put_arguments(record, now))
+        arguments = put_arguments(record, now, renewal=renewal)
+        reply = await self._run(_PUT, f"put {record.agent_id}", *arguments)
         applied, before, after = reply
         known = None if before is None else read_agent(record.agent_id, before[:-1])
         entry = read_agent(record.agent_id, after[:-1])

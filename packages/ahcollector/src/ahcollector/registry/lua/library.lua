@@ -86,17 +86,21 @@ local function recount(company)
   end
 end
 
-local function unindex(id, agent)
+-- Takes an agent out of every list; `recounted` gets the company whose count is to be made anew.
+local function unindex(id, agent, recounted)
   redis.call('SREM', server_key(agent.company_id, agent.server_id), id)
   redis.call('SREM', key('co', agent.company_id), id)
-  redis.call('SREM', key('act', agent.company_id), id)
-  recount(agent.company_id)
+  if redis.call('SREM', key('act', agent.company_id), id) == 1 then
+    recounted[agent.company_id] = true
+  end
   redis.call('SREM', key('all'), id)
-  redis.call('SREM', key('pend'), id)
-  redis.call('ZREM', key('rev'), id)
+  if agent.state ~= 'active' then
+    redis.call('SREM', key('pend'), id)
+    redis.call('ZREM', key('rev'), id)
+  end
 end
 
-local function index(id, agent)
+local function index(id, agent, recounted)
   redis.call('SADD', server_key(agent.company_id, agent.server_id), id)
   redis.call('SADD', key('co', agent.company_id), id)
   redis.call('SADD', key('all'), id)
@@ -104,9 +108,8 @@ local function index(id, agent)
     redis.call('ZADD', key('rev'), agent.revoked, id)
   elseif agent.state == 'pending' then
     redis.call('SADD', key('pend'), id)
-  else
-    redis.call('SADD', key('act', agent.company_id), id)
-    recount(agent.company_id)
+  elseif redis.call('SADD', key('act', agent.company_id), id) == 1 then
+    recounted[agent.company_id] = true
   end
 end
 
@@ -117,6 +120,18 @@ local function tell(words)
   end
 end
 
+-- The tokens of a record as {hash, exp}; a previous one without an end has ended at `long_ago`.
+local function tokens_of(agent, long_ago)
+  local tokens = {}
+  if agent.prev ~= '' and agent.prev ~= agent.token then
+    tokens[1] = {agent.prev, agent.prev_exp ~= '' and agent.prev_exp or long_ago}
+  end
+  if agent.token ~= '' then
+    tokens[#tokens + 1] = {agent.token, agent.exp}
+  end
+  return tokens
+end
+
 -- Makes `agent` what is known of `id`; `known` is what was, `fresh` its tokens as {hash, exp}.
 local function write(id, known, agent, fresh)
   local revoked = agent.state == 'revoked'
@@ -125,8 +140,12 @@ local function write(id, known, agent, fresh)
     named[token[1]] = true
     words[#words + 1] = 't' .. token[1]
   end
+  local recounted = {}
   if known then
-    unindex(id, known)
+    if known.company_id ~= agent.company_id or known.server_id ~= agent.server_id
+      or known.state ~= agent.state then
+      unindex(id, known, recounted)
+    end
     for hash in string.gmatch(known.tokens, '%S+') do
       if not named[hash] and owner_of(hash) == id then
         if revoked then
@@ -157,23 +176,27 @@ local function write(id, known, agent, fresh)
     pairs_of[#pairs_of + 1] = agent[field]
   end
   redis.call('HSET', key('agent', id), unpack(pairs_of))
-  index(id, agent)
+  index(id, agent, recounted)
+  for company in pairs(recounted) do
+    recount(company)
+  end
   if changed then
     tell(words)
   end
 end
 
--- Forgets an agent and returns what was known of it, or nil; adds to `words` whom to tell of.
-local function forget(id, words)
-  local known = read(id)
-  redis.call('SREM', key('all'), id)
-  redis.call('SREM', key('pend'), id)
-  redis.call('ZREM', key('rev'), id)
+-- Forgets an agent and returns what was known of it, or nil; adds to `words` whom to tell of, and
+-- to `recounted` the company whose count the caller makes anew.
+local function forget(id, words, recounted)
   words[#words + 1] = 'a' .. id
+  local known = read(id)
   if not known then
+    redis.call('SREM', key('all'), id)
+    redis.call('SREM', key('pend'), id)
+    redis.call('ZREM', key('rev'), id)
     return nil
   end
-  unindex(id, known)
+  unindex(id, known, recounted)
   for hash in string.gmatch(known.tokens, '%S+') do
     if owner_of(hash) == id then
       redis.call('DEL', key('tok', hash))
@@ -181,5 +204,13 @@ local function forget(id, words)
   end
   redis.call('DEL', key('agent', id))
   return known
+end
+
+-- What the scripts that forget end with.
+local function forgotten(words, recounted)
+  for company in pairs(recounted) do
+    recount(company)
+  end
+  tell(words)
 end
 

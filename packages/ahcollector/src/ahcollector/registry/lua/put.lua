@@ -1,5 +1,6 @@
--- ARGV: prefix, id, now, company, server, state, version, token, exp, prev, prev_exp, then a hash
--- and its expiry for each token. Returns whether it applied, the agent before (or false), and now.
+-- ARGV: prefix, id, now, company, server, state, version, token, exp, prev, prev_exp, end of a
+-- previous token that has none, '1' for a renewal. Returns whether it applied, the agent before (or
+-- false), and now.
 local id, now = ARGV[2], ARGV[3]
 local known = read(id)
 local agent = {
@@ -20,16 +21,16 @@ if known then
     agent.newest = known.newest
   end
 end
+if known and ARGV[13] ~= '1' and agent.ver ~= '0' and known.ver == agent.ver
+  and known.token == agent.token and known.prev ~= '' then
+  agent.prev, agent.prev_exp = known.prev, known.prev_exp
+end
 if agent.state == 'revoked' then
   agent.revoked = now
   if known and tonumber(known.revoked) then
     agent.revoked = known.revoked
   end
 end
-local fresh = {}
-for position = 12, #ARGV, 2 do
-  fresh[#fresh + 1] = {ARGV[position], ARGV[position + 1]}
-end
 local before = known and flat(known)
-write(id, known, agent, fresh)
+write(id, known, agent, tokens_of(agent, ARGV[12]))
 return {1, before or false, flat(agent)}

@@ -12,12 +12,5 @@ for _, field in ipairs(FIELDS) do
   agent[field] = known[field]
 end
 agent.state, agent.revoked = 'revoked', ARGV[3]
-local fresh = {}
-if known.prev ~= '' and known.prev ~= known.token then
-  fresh[1] = {known.prev, known.prev_exp ~= '' and known.prev_exp or ARGV[4]}
-end
-if known.token ~= '' then
-  fresh[#fresh + 1] = {known.token, known.exp}
-end
-write(id, known, agent, fresh)
+write(id, known, agent, tokens_of(agent, ARGV[4]))
 return flat(agent)

@@ -1,8 +1,8 @@
 -- ARGV: prefix, instant, how many at most. Forgets agents revoked before it; returns how many.
-local words = {}
+local words, recounted = {}, {}
 local old = redis.call('ZRANGEBYSCORE', key('rev'), '-inf', '(' .. ARGV[2], 'LIMIT', 0, ARGV[3])
 for _, id in ipairs(old) do
-  forget(id, words)
+  forget(id, words, recounted)
 end
-tell(words)
+forgotten(words, recounted)
 return #old

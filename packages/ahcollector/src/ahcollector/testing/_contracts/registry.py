@@ -241,6 +241,26 @@ class RegistryContract:
         assert not (await registry.put(attrs.evolve(record, version=2**63 - 3), now=_NOW)).applied
         assert (await registry.put(attrs.evolve(record, version=2**63 - 1), now=_NOW)).applied
 
+    async def test_the_token_shown_at_a_renewal_stays_whatever_the_hub_names(self) -> None:
+        """In either order of the two records; the next version has its own word."""
+        shown = attrs.evolve(
+            _record(version=3, word="new"),
+            prev_token_hash=_hash("shown"),
+            prev_token_expires_at=_MOMENT + timedelta(hours=24),
+        )
+        hubs = attrs.evolve(shown, prev_token_hash=_hash("lost"))
+        for order in ((shown, hubs), (hubs, shown), (hubs, shown, hubs, hubs)):
+            registry = await self.new()
+            await registry.delete_company("acme")
+            for record in order:
+                await registry.put(record, now=_NOW, renewal=record is shown)
+            assert await _verdict(registry, "shown") is Verdict.VALID
+            assert await _verdict(registry, "lost") is None
+            assert await _verdict(registry, "new") is Verdict.VALID
+            await registry.put(attrs.evolve(hubs, version=4), now=_NOW)
+            assert await _verdict(registry, "shown") is None
+            assert await _verdict(registry, "lost") is Verdict.VALID
+
     async def test_a_put_may_be_repeated(self) -> None:
         """After a lost reply the same call is made again, and everything is as after one."""
         registry = await self.new()
