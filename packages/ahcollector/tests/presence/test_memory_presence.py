@@ -311,24 +311,6 @@ async def test_a_removed_agents_seq_is_forgotten_after_30_days():
     assert presence._image().gone == ()
 
 
-@pytest.mark.parametrize("interval", [0, -1.0, float("nan"), float("inf")])
-async def test_an_interval_that_makes_no_sense_is_not_taken(interval):
-    presence = MemoryPresence(event_ids=event_ids())
-    await presence.touch(A, T0, 45.0)
-    await presence.touch(A, T0, interval)
-    [shown] = await presence.agents()
-    assert shown.interval_seconds == 45.0
-
-
-async def test_an_agent_that_moved_is_told_of_where_it_is_now():
-    presence = MemoryPresence(event_ids=event_ids())
-    await presence.touch(A, T0, None)
-    moved = AgentRef(agent_id=A.agent_id, company_id="acme", server_id="web-9")
-    await presence.ensure(moved, T0, None)
-    [down] = await presence.expire(T0 + 100, 500)
-    assert down.agent == moved
-
-
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("touch"), st.integers(0, 3), st.sampled_from([None, 10.0, 60.0, 300.0])),

@@ -232,7 +232,7 @@ async def life(shared, on_call=None, how=None):
     await carry(T0 + 300)
     await keep_on(presence.remove, ref.agent_id, T0 + 310, "removed")
     await carry(T0 + 320)
-    assert await presence.pending_count() == 0
+    assert await keep_on(presence.pending_count) == 0
     return list(told.values()), client.calls
 
 
@@ -362,6 +362,20 @@ async def test_a_grace_over_ten_thousand_agents_never_holds_redis_for_long(share
     assert await presence.expire(T0 + 419, 500) == []
     found = await presence.expire(T0 + 421, 500)
     assert len(found) == 500
+
+
+async def test_a_scan_finishes_a_grace_that_died_on_its_way_before_it_decides(shared):
+    one, other = shared(walk_agents_max=2), shared(walk_agents_max=2)
+    await touch_all(one, fleet(9), T0)
+    await one.touch(A, T0 + 3_600, None)
+    client = shared.client(one)
+    client.fails = {client.calls + 2: "not executed"}
+    with pytest.raises(PresenceError):
+        await one.grace(now=T0 + 100, ended_at=T0 + 100, blind_seconds=9, blind_max_seconds=300)
+    assert await other.expire(T0 + 101, 500) == []
+    assert await other.expire(T0 + 250, 500) == []
+    # The one whose deadline a clock ahead had set is brought back too.
+    assert len(await other.expire(T0 + 251, 500)) == 10
 
 
 async def test_a_scan_in_which_nobody_is_due_is_one_command_and_takes_no_event_id(shared):

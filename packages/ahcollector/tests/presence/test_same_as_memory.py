@@ -180,12 +180,28 @@ class SameAsMemory(RuleBasedStateMachine):
         expected, found = self.do(0, "agents")
         assert found == expected
 
+    async def sets_agree(self):
+        """Every agent is in the sets of its company and its state, and in no other."""
+        client = self.presences.client(self.shared[0])
+        found = {}
+        for kind in ("ids", "up", "down"):
+            for company in ("", ":co1", ":co2"):
+                key = client.key("pres", kind + company)
+                command = ("SMEMBERS", key) if kind == "down" else ("ZRANGE", key, 0, -1)
+                found[kind + company] = set(await client.call(*command))
+        for company in ("", ":co1", ":co2"):
+            assert not found[f"up{company}"] & found[f"down{company}"]
+            assert found[f"up{company}"] | found[f"down{company}"] == found[f"ids{company}"]
+        assert found["ids:co1"] | found["ids:co2"] == found["ids"]
+        assert set(await client.call("ZRANGE", client.key("pres", "due"), 0, -1)) == found["up"]
+
     def teardown(self):
         self.expire(0, 100)
         ids = [transition.event_id for _, transition in self.page]
         assert len(ids) == len(set(ids))
         self.drain(100)
         self.list_and_count(1, None)
+        self.runner.run(self.sets_agree())
         self.runner.run(self.presences.__aexit__())
         self.runner.close()
 

@@ -33,6 +33,8 @@ __all__ = ["BeaconLedger", "Doubt", "Witness", "after_witness", "decode", "encod
 # With more doubts than this the oldest counts as a darkness: a grace too much is harmless.
 _DOUBTS_MAX = 16
 _MISSED_MAX = 4
+# Beside the one that writes. Whoever wrote longest ago is forgotten, and is no witness any more.
+_OTHERS_MAX = 128
 
 
 @attrs.frozen(kw_only=True)
@@ -102,11 +104,12 @@ def after_witness(
         max_age_seconds: How long a beacon is good for.
     """
     mine = Witness(life=life, name=name, last=now)
+    known = () if ledger is None else ledger.witnesses[-_OTHERS_MAX:]
     if ledger is None:
         return BeaconLedger(at=now, since=now, dark_seconds=None, witnesses=(mine,))
     fresh = tuple(
         witness
-        for witness in ledger.witnesses
+        for witness in known
         if witness.life != life and abs(now - witness.last) <= max_age_seconds
         if not (last is None and witness.name == name)
     )
@@ -134,7 +137,7 @@ def after_witness(
         # A beginning in the future, from before a step back of the clock, would mean nothing.
         since=min(since, now),
         dark_seconds=dark,
-        witnesses=(*_others(ledger.witnesses, still_there, mine, first=last is None), mine),
+        witnesses=(*_others(known, still_there, mine, first=last is None), mine),
         doubts=tuple(doubts),
     )
 

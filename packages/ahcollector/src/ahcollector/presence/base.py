@@ -191,8 +191,9 @@ class Presence(Protocol):
         """Decide who fell silent, and return at most `limit` intents to act on.
 
         Intents that were decided earlier and not yet confirmed come first; agents whose deadline is
-        before `now` go down as far as `limit` leaves room. An agent heard exactly at its deadline
-        is not late. A result shorter than `limit` means that there is nothing more.
+        before `now` go down as far as `limit` leaves room, the longest overdue first. An agent
+        heard exactly at its deadline is not late. A result shorter than `limit` means that there
+        is nothing more for the caller: what was handed to another process lately is that one's.
         """
         ...
 
@@ -250,7 +251,10 @@ class Presence(Protocol):
         ...
 
     async def release_seen(self, lease: SeenLease) -> None:
-        """The hub did not take the contacts; they are drained again."""
+        """The hub did not take the contacts; they are drained again, with the newest instant.
+
+        Those of agents that were removed meanwhile are dropped.
+        """
         ...
 
     async def counts(self) -> PresenceCounts:

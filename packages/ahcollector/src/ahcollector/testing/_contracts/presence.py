@@ -5,33 +5,18 @@ from __future__ import annotations
 from ahcollector.errors import PresenceError
 from ahcollector.presence.base import (
     AgentRef,
-    Presence,
     PresenceCounts,
     PresenceState,
     TransitionKind,
 )
 from ahcollector.testing._contracts._expect import expect
+from ahcollector.testing._contracts.presence_reports import T0, A, B, C, PresenceReports
 
 __all__ = ["PresenceContract"]
 
-T0 = 1_700_000_000.0
-A = AgentRef(agent_id="agent-a", company_id="acme", server_id="web-1")
-B = AgentRef(agent_id="agent-b", company_id="bolt", server_id="db-1")
-C = AgentRef(agent_id="agent-c", company_id="acme", server_id="web-2")
 
-
-class PresenceContract:
+class PresenceContract(PresenceReports):
     """The suite; derive from it and give `new` (and `reopen` where there is something durable)."""
-
-    durable = False
-
-    async def new(self) -> Presence:
-        """Return an empty presence: down_min 90 s, usual interval 30 s, beacons good for 15 s."""
-        raise NotImplementedError
-
-    async def reopen(self, presence: Presence) -> Presence:
-        """Return what a new process finds after `presence` was left behind without a goodbye."""
-        raise NotImplementedError
 
     async def test_silence_beyond_the_threshold_is_one_down(self) -> None:
         """An agent goes down once, after its deadline, and not at it."""
@@ -219,95 +204,85 @@ class PresenceContract:
         assert await presence.expire(T0 + 420, 500) == []
         assert len(await presence.expire(T0 + 421, 500)) == 1
 
-    async def test_beacons_tell_how_long_it_was_dark(self) -> None:
-        """A pause longer than a beacon is good for begins a new row."""
-        presence = await self.new()
-        assert await presence.ingest_sight() is None
-        await presence.beacon(T0)
-        await presence.beacon(T0 + 5)
-        sight = await presence.ingest_sight()
-        assert sight is not None
-        assert (sight.at, sight.since, sight.dark_seconds) == (T0 + 5, T0, None)
-        await presence.beacon(T0 + 65)
-        sight = await presence.ingest_sight()
-        assert sight is not None
-        assert (sight.at, sight.since, sight.dark_seconds) == (T0 + 65, T0 + 65, 60)
-
-    async def test_contacts_are_leased_until_confirmed(self) -> None:
-        """A failed report is told again, a taken one is not, newer contacts are never lost."""
+    async def test_the_longest_overdue_goes_down_first(self) -> None:
+        """Whoever waits for the next page waits the least."""
         presence = await self.new()
         await presence.touch(A, T0, None)
         await presence.touch(B, T0, None)
-        lease = await presence.drain_seen(1)
-        other = await presence.drain_seen(500)
-        assert {seen.agent_id for seen in lease.seen + other.seen} == {"agent-a", "agent-b"}
-        assert (await presence.drain_seen(500)).seen == ()
-        await presence.touch(A, T0 + 30, None)
-        await presence.release_seen(lease)
-        await presence.release_seen(other)
-        again = await presence.drain_seen(500)
-        assert {seen.agent_id: seen.last_seen for seen in again.seen} == {
-            "agent-a": T0 + 30,
-            "agent-b": T0,
-        }
-        await presence.touch(B, T0 + 40, None)
-        await presence.confirm_seen(again)
-        rest = await presence.drain_seen(500)
-        assert [(seen.agent_id, seen.last_seen) for seen in rest.seen] == [("agent-b", T0 + 40)]
+        await presence.touch(C, T0 - 5, None)
+        await presence.touch(A, T0 + 10, None)
+        found = [(await presence.expire(T0 + 200, number))[-1].agent for number in (1, 2, 3)]
+        assert found == [C, B, A]
 
-    async def test_counts_and_lists_keep_companies_apart(self) -> None:
-        """What the console and the heartbeat show."""
+    async def test_a_sign_of_life_just_after_the_deadline_is_down_and_then_up(self) -> None:
+        """C16. A scan at the deadline decides nothing; after it, never up before down."""
         presence = await self.new()
-        for agent in (C, A, B):
-            await presence.touch(agent, T0, None)
-        await presence.touch(C, T0 + 60, None)
+        await presence.touch(A, T0, None)
+        assert await presence.expire(T0 + 90, 500) == []
+        await presence.touch(A, T0 + 90, None)
+        assert await presence.expire(T0 + 90.001, 500) == []
+        assert len(await presence.expire(T0 + 180.001, 500)) == 1
+        await presence.touch(A, T0 + 180.001, None)
+        down, up = await presence.expire(T0 + 180.001, 500)
+        assert (down.kind, up.kind) == (TransitionKind.DOWN, TransitionKind.UP)
+        assert up.seq == down.seq + 1
+
+    async def test_steps_of_the_clock_lose_no_agent(self) -> None:
+        """C17. After a step back the deadline counts from the newest receipt, by the new clock."""
+        presence = await self.new()
+        for step in (-3_600, 3_600, 46_800):
+            await presence.touch(A, T0 + step, None)
+            [shown] = await presence.agents()
+            assert shown.deadline == T0 + step + 90
+            assert await presence.expire(T0 + step + 90, 500) == []
+        await presence.touch(A, T0, None)
+        [shown] = await presence.agents()
+        assert (shown.last_seen, shown.deadline) == (T0 + 46_800, T0 + 90)
+        assert len(await presence.expire(T0 + 91, 500)) == 1
+
+    async def test_an_interval_that_makes_no_sense_is_not_taken(self) -> None:
+        """From an agent as from a setting."""
+        presence = await self.new()
+        await presence.touch(A, T0, 45.0)
+        for interval in (0, -1.0, float("nan"), float("inf")):
+            await presence.touch(A, T0, interval)
+            await presence.ensure(B, T0, interval)
+        assert [row.interval_seconds for row in await presence.agents()] == [45.0, 30.0]
+
+    async def test_what_is_asked_twice_is_done_once(self) -> None:
+        """An answer can be lost; whoever asks again decides nothing a second time."""
+        presence = await self.new()
+        for _ in range(2):
+            await presence.ensure(A, T0, None)
+            await presence.touch(A, T0, None)
+        for _ in range(2):
+            assert len(await presence.expire(T0 + 100, 500)) == 1
+        for _ in range(2):
+            await presence.touch(A, T0 + 110, None)
+        for _ in range(2):
+            await presence.grace(
+                now=T0 + 120, ended_at=T0 + 120, blind_seconds=900, blind_max_seconds=300
+            )
+        [shown] = await presence.agents()
+        assert shown.deadline == T0 + 120 + 330 + 90
+        assert len(await presence.expire(T0 + 600, 500)) == 3
+        for _ in range(2):
+            await presence.remove(A.agent_id, T0 + 610, "removed")
+        found = await presence.pending(500)
+        assert [transition.reason for transition in found] == [None, None, None, "removed"]
+        for _ in range(2):
+            await presence.confirm(found[0])
+        assert await presence.pending(500) == found[1:]
+
+    async def test_a_grace_changes_nothing_for_an_agent_that_is_down(self) -> None:
+        """It comes up when it is heard, and its deadline counts from then."""
+        presence = await self.new()
+        await presence.touch(A, T0, None)
         await presence.expire(T0 + 100, 500)
-        assert await presence.counts() == PresenceCounts(agents=3, down=2)
-        assert await presence.company_counts() == {
-            "acme": PresenceCounts(agents=2, down=1),
-            "bolt": PresenceCounts(agents=1, down=1),
-        }
-        shown = await presence.agents(company_id="acme")
-        assert [(row.agent, row.state) for row in shown] == [
-            (A, PresenceState.DOWN),
-            (C, PresenceState.UP),
-        ]
-        assert shown[0].down_since == T0 + 100
-        assert shown[1].deadline == T0 + 150
-        assert [row.agent for row in await presence.agents(after="agent-a", limit=1)] == [B]
-
-    async def test_intents_handed_out_survive_a_crash(self) -> None:
-        """The same event ids and seqs, in order; and what was told of seen agents is no loss."""
-        if not self.durable:
-            return
-        presence = await self.new()
-        await presence.touch(A, T0, 45.0)
-        await presence.beacon(T0)
-        first = await presence.expire(T0 + 200, 500)
-        await presence.touch(A, T0 + 230, None)
-        both = await presence.pending(500)
-        again = await self.reopen(presence)
-        assert await again.pending(500) == both
-        assert both[0] == first[0]
-        assert await again.ingest_sight() == await presence.ingest_sight()
-        assert await again.agents() == await presence.agents()
-        await again.confirm(both[0])
-        await again.confirm(both[1])
-        [down] = await again.expire(T0 + 500, 500)
-        assert down.seq > both[1].seq
-
-    async def test_a_restart_is_a_darkness_however_short(self) -> None:
-        """Agents that were refused in it are in their backoff: the detector must be told."""
-        if not self.durable:
-            return
-        presence = await self.new()
-        await presence.touch(A, T0, 45.0)
-        await presence.beacon(T0)
-        await presence.beacon(T0 + 5)
-        await presence.expire(T0 + 200, 500)
-        again = await self.reopen(presence)
-        await again.beacon(T0 + 7)
-        await again.beacon(T0 + 12)
-        sight = await again.ingest_sight()
-        assert sight is not None
-        assert (sight.at, sight.since, sight.dark_seconds) == (T0 + 12, T0 + 7, 2)
+        end = T0 + 200
+        await presence.grace(now=end, ended_at=end, blind_seconds=900, blind_max_seconds=300)
+        [shown] = await presence.agents()
+        assert (shown.state, shown.down_since) == (PresenceState.DOWN, T0 + 100)
+        await presence.touch(A, end + 1, None)
+        [shown] = await presence.agents()
+        assert (shown.state, shown.deadline) == (PresenceState.UP, end + 91)
