@@ -76,6 +76,9 @@ def test_usage_errors_end_with_2(cli):
         "outbox dead list",
         "outbox dead replay",
         "outbox dead purge",
+        "bus dead list",
+        "bus dead replay",
+        "bus dead purge",
         "worker dead list",
         "worker dead replay",
         "worker dead purge",
@@ -275,7 +278,7 @@ def test_a_server_runs_is_looked_into_and_stops_in_order(cli, tmp_path):
                 break
         assert cli("presence", "list", **ports).stdout.strip() == "no agent is known yet"
         assert json.loads(cli("outbox", "stats", "--json", **ports).stdout)["depth"] == 0
-        for part in ("outbox", "worker"):
+        for part in ("outbox", "bus", "worker"):
             assert cli(part, "dead", "list", **ports).stdout.strip() == "no dead letter"
             for verb in ("replay", "purge"):
                 done = cli(part, "dead", verb, "--all", "--json", **ports)

@@ -106,7 +106,7 @@ async def test_enrolment_gives_a_token_that_works_at_once(world):
 async def test_enrolment_survives_a_registry_that_cannot_keep_it(world, caplog):
     from ahcollector.errors import RegistryError
 
-    async def broken(record, *, now):
+    async def broken(record, **how):
         raise RegistryError("no answer")
 
     world.hub.grants[LICENSE] = grant()
@@ -286,6 +286,13 @@ async def test_readiness_names_each_dependency(make_world):
     assert (await world.client.get("/healthz")).json() == {"status": "ok"}
     response = await make_world(checks={"bus": well}).client.get("/readyz")
     assert (response.status_code, response.json()["status"]) == (200, "ready")
+
+
+async def test_no_path_leads_elsewhere(world):
+    for path in ("/agent/v1/config/", "/agent/v1/ping/", "/api/v1/write/"):
+        response = await world.client.get(path, headers={"Host": "elsewhere.example"})
+        assert (response.status_code, response.headers["x-ah-code"]) == (404, "not_found")
+        assert "location" not in response.headers
 
 
 async def test_the_depth_of_the_bus_is_told_at_each_scrape(world):

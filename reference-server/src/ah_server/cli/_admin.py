@@ -1,4 +1,4 @@
-"""`ah-server outbox …`, `worker …` and `presence …`: asks a running server over its admin API."""
+"""`ah-server outbox …`, `bus …`, `worker …`, `presence …`: asks a running server, as its admin."""
 
 import argparse
 from typing import Any
@@ -22,6 +22,9 @@ def add_commands(commands: Any, with_settings: argparse.ArgumentParser) -> None:
     add_json_option(stats)
     stats.set_defaults(command=_outbox_stats)
     _add_dead(verbs, with_settings, "outbox", "events that the hub did not take")
+    bus = commands.add_parser("bus", help="batches on their way to the workers")
+    bus_verbs = bus.add_subparsers(metavar="VERB", required=True)
+    _add_dead(bus_verbs, with_settings, "bus", "entries that no worker could take")
     worker = commands.add_parser("worker", help="batches on their way to the store")
     worker_verbs = worker.add_subparsers(metavar="VERB", required=True)
     _add_dead(worker_verbs, with_settings, "worker", "batches that the store refused")

@@ -140,7 +140,7 @@ def ingest_app(
     def route(path: str, handler: Handler, method: str) -> Route:
         return Route(path, shell.around(handler), methods=[method])
 
-    return Starlette(
+    app = Starlette(
         routes=[
             route("/agent/v1/metrics", doors.metrics, "POST"),
             route("/agent/v1/config", doors.config, "GET"),
@@ -160,6 +160,9 @@ def ingest_app(
         ],
         exception_handlers={HTTPException: shell.no_route},
     )
+    # A path with one slash too many is not here: no answer leads a token to another address.
+    app.router.redirect_slashes = False
+    return app
 
 
 class _Doors:
