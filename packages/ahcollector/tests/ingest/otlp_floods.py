@@ -134,6 +134,11 @@ FLOODS = {
         {413},
     ),
     "unknown fields of JSON": (ZIPPED_JSON, lambda: _json(b'{"x":[', b"{},", b"]}"), {413}),
+    "unknown objects of JSON in few lists": (
+        ZIPPED_JSON,
+        lambda: _json(b'{"x":[', b'{"a":{"a":{"a":{}}}},', b"]}"),
+        {413},
+    ),
     "unknown numbers of JSON": (ZIPPED_JSON, lambda: _json(b'{"x":[', b"0,", b"]}"), {413}),
     "as many objects of JSON as may be": (
         ZIPPED_JSON,

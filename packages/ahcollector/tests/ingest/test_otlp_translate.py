@@ -259,8 +259,19 @@ def test_target_info_has_the_newest_time_and_no_owner_and_comes_once():
         ({"service.name": "shop", "host.name": "h"}, gauge("m", number(1, ns=0))),
         ({"service.name": "s", **{f"a{n}": "x" for n in range(27)}}, gauge("m", number(1))),
         ({"service.name": "s", **{f"a{n}": "x" for n in range(99)}}, gauge("m", number(1))),
+        (
+            {"service.name": "s", "a": "x", **{f"a{n}": "x" * 2000 for n in range(99)}},
+            gauge("m", number(1)),
+        ),
     ],
-    ids=["no service", "nothing more", "nothing taken", "28 labels", "100 attributes"],
+    ids=[
+        "no service",
+        "nothing more",
+        "nothing taken",
+        "28 labels",
+        "100 attributes",
+        "100 long ones",
+    ],
 )
 def test_no_target_info_where_it_would_say_nothing_or_could_not_be_stored(labels, metric):
     assert "target_info" not in {name for name, _ in samples(export(metric, labels=labels))}
@@ -298,6 +309,8 @@ def test_values_of_attributes_are_text_or_json(given, text):
         "x" * 1025,
         "é" * 513,
         b"x" * 769,
+        b"x" * 2000,
+        [b"x" * 2000],
         [0] * 600,
         [[]] * 100_000,
         {"k" * 2000: 1},
