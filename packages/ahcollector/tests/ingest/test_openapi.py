@@ -2,10 +2,15 @@
 
 import json
 from datetime import UTC, datetime
+from functools import partial
 
+import anyio
 import httpx
 import pytest
 from google.protobuf import json_format
+from hypothesis import HealthCheck, given
+from hypothesis import settings as profile
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 from starlette.applications import Starlette
@@ -265,3 +270,47 @@ async def test_the_document_is_served_and_says_where_it_is_mounted(world):
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app=mounted), base_url="http://host")
     served = await client.get("/monitoring/agent/v1/openapi.json")
     assert served.json()["servers"] == [{"url": "/monitoring"}]
+
+
+HEADERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "X_AH_Proto": st.sampled_from(["1", "2", ""]),
+        "Content_Type": st.sampled_from(
+            [JSON, "application/x-protobuf", "text/html", "application/json; charset=utf-16", ""]
+        ),
+        "Content_Encoding": st.sampled_from(["gzip", "zstd", "br", "gzip, gzip", "identity", ""]),
+        "Accept": st.sampled_from([JSON, "*/*", "text/html;q=x", "application/x-protobuf;q=0"]),
+        "If_None_Match": st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=9),
+        "Authorization": st.sampled_from([f"bearer  {TOKEN}", "Bearer", "Basic x", "Bearer wrong"]),
+    },
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**65), 2**65) | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["series", "points", "tsMs", "value", "labels", "name", "seq", "stats"])
+            | st.text(max_size=5),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=15,
+)
+BODIES = st.binary(max_size=80) | VALUES.map(lambda value: json.dumps(value).encode())
+
+
+@profile(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from([route.name for route in ROUTES]),
+    headers=HEADERS,
+    body=st.none() | BODIES,
+)
+def test_no_request_is_a_defect_and_every_answer_is_documented(name, headers, body, make_world):
+    route = next(one for one in ROUTES if one.name == name)
+    world = make_world()
+    world.hub.active("agent-1", TOKEN)
+    response = anyio.run(partial(ask, prepared(world), route, body=body, **headers))
+    assert response.headers.get("X-AH-Code") != "server_error"
+    check_answer(route.method, route.path, response)
