@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import random
 
 import anyio
 import pytest
@@ -360,7 +359,7 @@ def test_the_queue_of_deadlines_agrees_with_a_plain_walk(steps):
                     await presence.touch(ref, now, interval)
                 else:
                     await presence.remove(ref.agent_id, now, "removed")
-        assert len(presence._deadlines._queue) <= 4 * len(steps)
+        assert len(presence._deadlines) <= 4 * len(steps)
 
     coroutine = walk()
     with contextlib.suppress(StopIteration):
@@ -370,11 +369,26 @@ def test_the_queue_of_deadlines_agrees_with_a_plain_walk(steps):
 
 
 async def test_a_scan_in_which_nobody_is_due_looks_at_nobody():
+    """Also while everybody goes on speaking, so that all deadlines of before are past."""
+
+    class Watched(dict):
+        looks = 0
+
+        def get(self, *args):
+            self.looks += 1
+            return super().get(*args)
+
     presence = MemoryPresence(event_ids=event_ids())
-    rng = random.Random(1)
-    for number in range(10_000):
-        ref = AgentRef(agent_id=f"a{number}", company_id="acme", server_id="s")
-        await presence.touch(ref, T0 + rng.random() * 30, None)
-    before = list(presence._deadlines._queue)
-    assert await presence.expire(T0 + 89, 500) == []
-    assert presence._deadlines._queue == before
+    refs = [
+        AgentRef(agent_id=f"a{number}", company_id="acme", server_id="s") for number in range(900)
+    ]
+    watched = Watched()
+    for second in range(300):
+        for ref in refs[second % 30 :: 30]:
+            await presence.touch(ref, T0 + second, None)
+        presence._deadlines._agents = watched
+        assert await presence.expire(T0 + second, 500) == []
+    assert watched.looks == 0
+    presence._deadlines._agents = presence._agents
+    assert len(presence._deadlines) == 900
+    assert len(await presence.expire(T0 + 1_000, 1_000)) == 900

@@ -42,7 +42,7 @@ class AgentState:
         interval_told: Whether a contact named the interval; then no setting replaces it.
         last_seen: None: never heard.
         due_ms: When it counts as silent; means nothing while it is down.
-        queued_ms: The entry in the due queue that counts for it; None when there is none.
+        queued_second: Where it lies in the queue of deadlines; None when it does not.
         grace_until_ms: It does not go down before; 0 without a grace.
         down_since: None while it is up.
         seq: The last one given out.
@@ -53,7 +53,7 @@ class AgentState:
     interval_told: bool = False
     last_seen: float | None = None
     due_ms: int = 0
-    queued_ms: int | None = None
+    queued_second: int | None = None
     grace_until_ms: int = 0
     down_since: float | None = None
     seq: int = 0
@@ -66,7 +66,7 @@ class AgentState:
             interval_told=self.interval_told,
             last_seen=self.last_seen,
             due_ms=self.due_ms,
-            queued_ms=self.queued_ms,
+            queued_second=self.queued_second,
             grace_until_ms=self.grace_until_ms,
             down_since=self.down_since,
             seq=self.seq,
