@@ -1,6 +1,7 @@
 """The ingest door's OpenAPI document: valid, complete, and what the application really does."""
 
 import json
+import re
 from datetime import UTC, datetime
 from functools import partial
 
@@ -40,6 +41,7 @@ def check_answer(method, path, response):
     status = str(response.status_code)
     assert status in operation["responses"], f"{method} {path} answers {status}: {response.text}"
     said = operation["responses"][status]
+    assert re.fullmatch(r"[A-Za-z0-9_.:-]{1,64}", response.headers["X-Request-Id"])
     if "X-AH-Code" in said["headers"]:
         codes = said["headers"]["X-AH-Code"]["schema"]
         assert response.headers["X-AH-Code"] in codes.get("enum", [codes.get("const")])

@@ -80,6 +80,16 @@ class Shell:
 
         return endpoint
 
+    def named(self, handler: Handler) -> Handler:
+        """Return a handler whose answers have the request's id; nothing else surrounds it."""
+
+        async def endpoint(request: Request) -> Response:
+            response = await handler(request)
+            response.headers["X-Request-Id"] = self._name(request)
+            return response
+
+        return endpoint
+
     async def no_route(self, request: Request, error: Exception) -> Response:
         """Answer a path or a method that is not here."""
         assert isinstance(error, HTTPException)

@@ -154,9 +154,9 @@ def ingest_app(
                 methods=["POST"],
             ),
             Route("/v1/metrics", shell.around(otlp.metrics, otlp.refuse), methods=["POST"]),
-            Route("/agent/v1/openapi.json", show_document, methods=["GET"]),
-            Route("/healthz", probes.health, methods=["GET"]),
-            Route("/readyz", probes.ready, methods=["GET"]),
+            Route("/agent/v1/openapi.json", shell.named(show_document), methods=["GET"]),
+            Route("/healthz", shell.named(probes.health), methods=["GET"]),
+            Route("/readyz", shell.named(probes.ready), methods=["GET"]),
         ],
         exception_handlers={HTTPException: shell.no_route},
     )
