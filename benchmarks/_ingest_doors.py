@@ -46,6 +46,7 @@ BARE, OURS = "bare", "ours"
 WRITE_PATH = "/api/v1/write"
 _CONNECTIONS = 4
 _SERIES_KNOWN = 10_000
+_FLUSH_SAMPLES = 5_000
 _OK = (200, 202, 204)
 
 
@@ -169,8 +170,14 @@ async def ours() -> AsyncIterator[ASGIApp]:
         rng=rng,
     )
 
+    held: list[Delivery] = []
+
     async def drain(delivery: Delivery) -> None:
-        await delivery.ack()
+        held.append(delivery)
+        if sum(one.batch.samples for one in held) >= _FLUSH_SAMPLES:
+            for one in held:
+                await one.ack()
+            held.clear()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(bus.subscribe, range(SHARDS), drain)

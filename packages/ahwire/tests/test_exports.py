@@ -40,7 +40,6 @@ EXPORTS = {
         "TOO_OLD",
         "CleanSeries",
         "Judged",
-        "JudgedSeries",
         "RawBatch",
         "SeriesKey",
         "Validated",

@@ -104,7 +104,10 @@ def judged(validator, body, moment):
         return "unreadable"
     except TooLargeError as error:
         return str(error)
-    series = [(index, key.name, key.labels, points) for index, key, points in found.series]
+    series = [
+        (index, key.name, key.labels, points)
+        for index, key, points in zip(found.indexes, found.keys, found.points, strict=True)
+    ]
     counts = (found.accepted_points, found.dropped_points)
     return repr((head.SerializeToString(), series, found.rejected, counts, found.warnings))
 
@@ -164,8 +167,8 @@ def test_known_series_of_a_cut_body_share_their_key():
     validator.validate(batch, now_ms=NOW)
     raw = take_apart(batch.SerializeToString(), series_max=SERIES_MAX)
     found = validator.judge(raw, now_ms=NOW)
-    assert [points for _, _, points in found.series] == [((NOW, 0.0),), ((NOW, 1.5),)]
-    assert found.series[0][1] is found.series[1][1]
+    assert found.points == [((NOW, 0.0),), ((NOW, 1.5),)]
+    assert found.keys[0] is found.keys[1]
 
 
 def test_what_cannot_be_read_is_not_quoted():

@@ -66,12 +66,12 @@ class Node:
 
     async def send(self, *names, agent="a"):
         """As `BatchIntake` does; returns what was refused."""
-        series = tuple((at, SeriesKey.of(name, ()), ((1, 1.0),)) for at, name in enumerate(names))
+        keys = [SeriesKey.of(name, ()) for name in names]
         await self.keeper.prepare(agent)
-        _, over = self.budget.admit(agent, series, now=self.clock.time())
+        over = self.budget.refused(agent, keys, now=self.clock.time())
         if over and await self.keeper.ask_again(agent):
-            _, over = self.budget.admit(agent, over, now=self.clock.time())
-        return [key.name for _, key, _ in over]
+            over = self.budget.refused(agent, keys, now=self.clock.time())
+        return [names[place] for place in over]
 
     def failures(self, call):
         return self.metrics.registry.get_sample_value(

@@ -84,9 +84,9 @@ async def test_redis_that_dies_refuses_nobody_and_is_told_afterwards(private_red
     keeper = BudgetKeeper(budget=budget, store=store, clock=clock, answer_seconds=2.0)
 
     async def refused(agent, *names):
-        series = tuple((at, SeriesKey.of(name, ()), ((1, 1.0),)) for at, name in enumerate(names))
         await keeper.prepare(agent)
-        return len(budget.admit(agent, series, now=clock.time())[1])
+        keys = [SeriesKey.of(name, ()) for name in names]
+        return len(budget.refused(agent, keys, now=clock.time()))
 
     assert await refused("a", "p", "q") == 0
     await keeper.tell()

@@ -12,13 +12,10 @@ from ahwire.batch import SeriesKey
 HOUR = 3600
 
 
-def series(*names):
-    return tuple((i, SeriesKey.of(name, ()), ((1, 1.0),)) for i, name in enumerate(names))
-
-
 def admit(budget, names, now, agent="a"):
-    admitted, over = budget.admit(agent, series(*names), now=now)
-    return [key.name for _, key, _ in admitted], [key.name for _, key, _ in over]
+    over = budget.refused(agent, [SeriesKey.of(name, ()) for name in names], now=now)
+    admitted = [name for place, name in enumerate(names) if place not in over]
+    return admitted, [names[place] for place in over]
 
 
 def test_the_first_hour_is_wider_than_the_others():

@@ -56,8 +56,9 @@ def batch_of(name, labels):
 @example(name="m", labels=[("company-id", "globex"), ("", "x"), ("vm_account_id", "7")])
 @example(name='m{company_id="globex"}', labels=[("a", "1"), ("a", "2")])
 def test_the_tenants_labels_are_the_registrys_alone(name, labels):
-    judged = Validator().judge(batch_of(name, labels), now_ms=NOW_MS).series
-    for (_, key, points), one in zip(judged, stored_series(AGENT, judged), strict=True):
+    judged = Validator().judge(batch_of(name, labels), now_ms=NOW_MS)
+    series = stored_series(AGENT, judged.keys, judged.points)
+    for key, points, one in zip(judged.keys, judged.points, series, strict=True):
         stored = one.labels
         assert one.points == points
         assert stored[:3] == (

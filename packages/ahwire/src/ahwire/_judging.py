@@ -65,11 +65,13 @@ class SeriesKey:
         labels: (name, value) pairs sorted by name; names are normalised, unique and not reserved.
         fingerprint: 16 bytes of BLAKE2b that stand for both, in every process and version: where
             two are equal, name and labels are.
+        name_label: the name as the label that stores know it by, `__name__`.
     """
 
     name: str
     labels: Labels
     fingerprint: bytes
+    name_label: tuple[str, str]
 
     @classmethod
     def of(cls, name: str, labels: Labels) -> Self:
@@ -80,26 +82,34 @@ class SeriesKey:
         digest = hashlib.blake2b(
             said.encode("utf-8", "surrogatepass"), digest_size=_FINGERPRINT_BYTES
         )
-        return cls(name=name, labels=labels, fingerprint=digest.digest())
-
-
-JudgedSeries = tuple[int, SeriesKey, Points]
-"""Place in the batch, key, points: `CleanSeries` without an object of its own."""
+        return cls(
+            name=name,
+            labels=labels,
+            fingerprint=digest.digest(),
+            name_label=("__name__", name),
+        )
 
 
 @attrs.frozen(kw_only=True)
 class Judged:
     """What became of a batch, for those to whom a microsecond a series matters.
 
+    What may be stored is in three rows, in the batch's order: an object of each series would cost
+    its making, and its part of every garbage collection.
+
     Attributes:
-        series: what may be stored, in the batch's order; the points of none are empty.
+        indexes: the place of each series in the batch.
+        keys: its name and labels.
+        points: its points, never none.
         rejected: one entry for each (index, code), ready for the acknowledgement.
-        accepted_points: points in `series`.
+        accepted_points: points in `points`.
         dropped_points: points in `rejected`.
         warnings: sentences for the agent's log, a handful at most.
     """
 
-    series: tuple[JudgedSeries, ...]
+    indexes: Sequence[int]
+    keys: Sequence[SeriesKey]
+    points: Sequence[Points]
     rejected: list[RejectedSeries]
     accepted_points: int
     dropped_points: int

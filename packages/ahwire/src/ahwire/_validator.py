@@ -32,7 +32,6 @@ from ahwire._judging import (
     CleanSeries,
     Judge,
     Judged,
-    JudgedSeries,
     Points,
     SeriesKey,
     Validated,
@@ -53,7 +52,7 @@ _CONTINUES = 0x80
 # Longer ones are judged the long way: few are honest, and what is known stays small.
 _KEY_BYTES_MAX = 4 << 10
 # What an entry costs beside its texts, which are held twice: as the key, and apart.
-_ENTRY_BYTES = 400
+_ENTRY_BYTES = 460
 _LABEL_BYTES = 150
 
 
@@ -96,7 +95,9 @@ class Validator:
         return Validated(
             series=tuple(
                 CleanSeries(index=index, name=key.name, labels=key.labels, points=points)
-                for index, key, points in judged.series
+                for index, key, points in zip(
+                    judged.indexes, judged.keys, judged.points, strict=True
+                )
             ),
             rejected=judged.rejected,
             accepted_points=judged.accepted_points,
@@ -124,7 +125,9 @@ class Validator:
         reader = _PointReader(judge.oldest_ms, judge.newest_ms)
         newer = self._newer.get
         stamps, unpack, one_point_bytes = reader.stamps, _POINT.unpack_from, _POINT.size
-        series: list[JudgedSeries] = []
+        indexes: list[int] = []
+        keys: list[SeriesKey] = []
+        rows: list[Points] = []
         single_labels = singles = 0
         for index, raw in enumerate(raws):
             # By far the most series are known and have one point, so this is all there is to do.
@@ -135,24 +138,29 @@ class Validator:
                 if ts_ms is not None and value - value == 0:
                     key = newer(raw[:start])
                     if key is not None:
-                        series.append((index, key, ((ts_ms, value),)))
+                        indexes.append(index)
+                        keys.append(key)
+                        rows.append(((ts_ms, value),))
                         single_labels += len(key.labels)
                         singles += 1
                         continue
             found = self._known(raw, reader)
             if found is not None:
                 judge.spend(len(found[1]), len(found[0].labels))
-                series.append((index, *found))
             else:
-                clean = self._look(judge, index, parsed(index))
-                if clean is not None:
-                    series.append((index, *clean))
+                found = self._look(judge, index, parsed(index))
+            if found is not None:
+                indexes.append(index)
+                keys.append(found[0])
+                rows.append(found[1])
             newer = self._newer.get
         judge.spend(singles, single_labels)
         return Judged(
-            series=tuple(series),
+            indexes=indexes,
+            keys=keys,
+            points=rows,
             rejected=judge.rejected,
-            accepted_points=sum([len(points) for _, _, points in series]),
+            accepted_points=sum(map(len, rows)),
             dropped_points=judge.dropped_points(),
             warnings=judge.warnings(),
         )

@@ -25,11 +25,9 @@ from ahcollector.metrics import (
     Metrics,
     NullMetrics,
 )
-from ahwire.batch import JudgedSeries
+from ahwire.batch import SeriesKey
 
 __all__ = ["SeriesBudget"]
-
-Split = tuple[Sequence[JudgedSeries], Sequence[JudgedSeries]]
 
 
 class _Agent:
@@ -111,12 +109,12 @@ class SeriesBudget:
         """Return how many series are remembered."""
         return self._total
 
-    def admit(self, agent_id: str, series: Sequence[JudgedSeries], *, now: float) -> Split:
-        """Split a batch's series into those that may be stored and those over the budget.
+    def refused(self, agent_id: str, keys: Sequence[SeriesKey], *, now: float) -> Sequence[int]:
+        """Return the places of the series that are over the budget; the others are known now.
 
         Args:
             agent_id: Whose they are.
-            series: As judged, in order.
+            keys: The series of a batch.
             now: Unix seconds.
         """
         agent = self._agents.get(agent_id)
@@ -129,29 +127,27 @@ class SeriesBudget:
             self._expire(agent, hour)
         known = agent.hours.get
         # By far the most batches end here: all was sent in this hour before.
-        if [known(key.fingerprint) for _, key, _ in series].count(hour) == len(series):
-            return series, ()
-        return self._admit_each(agent_id, agent, series, hour)
+        if [known(key.fingerprint) for key in keys].count(hour) == len(keys):
+            return ()
+        return self._refused_of_each(agent_id, agent, keys, hour)
 
-    def _admit_each(
-        self, agent_id: str, agent: _Agent, series: Sequence[JudgedSeries], hour: int
-    ) -> Split:
-        admitted: list[JudgedSeries] = []
-        over: list[JudgedSeries] = []
+    def _refused_of_each(
+        self, agent_id: str, agent: _Agent, keys: Sequence[SeriesKey], hour: int
+    ) -> list[int]:
+        over: list[int] = []
         left = self._left(agent)
         hours, before = agent.hours, len(agent.hours)
-        for one in series:
-            fingerprint = one[1].fingerprint
+        for place, key in enumerate(keys):
+            fingerprint = key.fingerprint
             sent = hours.pop(fingerprint, None)
             if sent is None and len(hours) - before >= left:
-                over.append(one)
+                over.append(place)
                 continue
             # At the end, so that the least recent hours stay first.
             hours[fingerprint] = hour
             if sent != hour and self._keeps_changes:
                 agent.untold[fingerprint] = hour
                 self._changed[agent_id] = None
-            admitted.append(one)
         begun = len(hours) - before
         self._total += begun
         self._shrink(agent)
@@ -159,7 +155,7 @@ class SeriesBudget:
             agent.window = attrs.evolve(agent.window, begun=agent.window.begun + begun)
             agent.begun_untold += begun
             self._metrics.inc(INGEST_SERIES_BEGUN, begun)
-        return admitted, over
+        return over
 
     def _left(self, agent: _Agent) -> int:
         """How many series an agent may begin now; while nobody can tell, as many as are kept."""

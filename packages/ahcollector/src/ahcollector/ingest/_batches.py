@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 import attrs
 
@@ -19,10 +20,13 @@ from ahcollector.metrics import INGEST_DROPPED_POINTS, INGEST_POINTS, INGEST_SER
 from ahcollector.presence.base import AgentRef
 from ahwire import BadBodyError, TooLargeError, now_ms
 from ahwire.agent_pb2 import MetricsAck, MetricsBatch, RejectedSeries
-from ahwire.batch import Judged, JudgedSeries, RawBatch, Validator
+from ahwire.batch import Judged, RawBatch, SeriesKey, Validator
 from ahwire.status import Code
 
 __all__ = ["BatchIntake", "Outcome", "stored_series"]
+
+T = TypeVar("T")
+Points = tuple[tuple[int, float], ...]
 
 _SERIES_LIMIT = "series_limit"
 # A known series takes at least so much, so the bound in bytes is the one that counts.
@@ -42,19 +46,19 @@ class Outcome:
     nothing_accepted: bool
 
 
-def stored_series(agent: AgentRef, series: Sequence[JudgedSeries]) -> tuple[StoredSeries, ...]:
+def stored_series(
+    agent: AgentRef, keys: Iterable[SeriesKey], points: Iterable[Points]
+) -> tuple[StoredSeries, ...]:
     """Give series their tenant.
 
-    The tenant's labels come first and from `agent` alone: the series cannot hold them any more.
+    The tenant's labels come first and from `agent` alone: the keys cannot hold them any more.
     """
     company = ("company_id", agent.company_id)
     server = ("server_id", agent.server_id)
     return tuple(
         [
-            StoredSeries(
-                labels=(("__name__", key.name), company, server, *key.labels), points=points
-            )
-            for _, key, points in series
+            StoredSeries(labels=(key.name_label, company, server, *key.labels), points=some)
+            for key, some in zip(keys, points, strict=True)
         ]
     )
 
@@ -62,14 +66,20 @@ def stored_series(agent: AgentRef, series: Sequence[JudgedSeries]) -> tuple[Stor
 def acknowledgement(
     seq: int,
     judged: Judged,
-    over_budget: Sequence[JudgedSeries],
+    over_budget: Sequence[int],
     *,
     server_time_ms: int,
     config_etag: str,
     renew_token: bool,
 ) -> MetricsAck:
-    """Return what the agent is told of its batch."""
-    over_points = sum(len(points) for _, _, points in over_budget)
+    """Return what the agent is told of its batch; `over_budget` are places in what was judged."""
+    over = [
+        RejectedSeries(
+            index=judged.indexes[place], code=_SERIES_LIMIT, points=len(judged.points[place])
+        )
+        for place in over_budget
+    ]
+    over_points = sum(one.points for one in over)
     return MetricsAck(
         server_time_ms=server_time_ms,
         ack_seq=seq,
@@ -77,19 +87,16 @@ def acknowledgement(
         accepted_points=judged.accepted_points - over_points,
         dropped_points=judged.dropped_points + over_points,
         warnings=judged.warnings,
-        rejected=[
-            *judged.rejected,
-            *(
-                RejectedSeries(index=index, code=_SERIES_LIMIT, points=len(points))
-                for index, _, points in over_budget
-            ),
-        ],
+        rejected=[*judged.rejected, *over],
         renew_token=renew_token,
     )
 
 
-def _index(series: JudgedSeries) -> int:
-    return series[0]
+def _without(places: Sequence[int], row: Sequence[T]) -> Sequence[T]:
+    if not places:
+        return row
+    left_out = set(places)
+    return [one for place, one in enumerate(row) if place not in left_out]
 
 
 class RenewalAdvice:
@@ -191,8 +198,8 @@ class BatchIntake:
             raise RequestRefusedError(Code.TOO_LARGE, str(error)) from error
         except BadBodyError as error:
             raise RequestRefusedError(Code.BAD_REQUEST, str(error)) from error
-        admitted, over = await self._admit(agent.agent_id, judged.series)
-        if admitted:
+        over = await self._over_budget(agent.agent_id, judged.keys)
+        if len(over) < len(judged.keys):
             await self._publish(
                 SampleBatch(
                     company_id=agent.company_id,
@@ -200,7 +207,9 @@ class BatchIntake:
                     agent_id=agent.agent_id,
                     request_id=request_id,
                     received_at_ms=received_at_ms,
-                    series=stored_series(agent, admitted),
+                    series=stored_series(
+                        agent, _without(over, judged.keys), _without(over, judged.points)
+                    ),
                 )
             )
         ack = acknowledgement(
@@ -221,19 +230,16 @@ class BatchIntake:
             ack=ack, nothing_accepted=ack.accepted_points == 0 and ack.dropped_points > 0
         )
 
-    async def _admit(
-        self, agent_id: str, series: Sequence[JudgedSeries]
-    ) -> tuple[Sequence[JudgedSeries], Sequence[JudgedSeries]]:
-        """Split series into those within the budget and those over it."""
-        if self._keeper is not None and series:
+    async def _over_budget(self, agent_id: str, keys: Sequence[SeriesKey]) -> Sequence[int]:
+        """Return the places of the series that are over the agent's budget."""
+        if self._keeper is not None and keys:
             await self._keeper.prepare(agent_id)
-        admitted, over = self._budget.admit(agent_id, series, now=self._clock.time())
+        over = self._budget.refused(agent_id, keys, now=self._clock.time())
         if over and self._keeper is not None and await self._keeper.ask_again(agent_id):
-            more, over = self._budget.admit(agent_id, over, now=self._clock.time())
-            admitted = sorted([*admitted, *more], key=_index)
+            over = self._budget.refused(agent_id, keys, now=self._clock.time())
         if over:
             self._metrics.inc(INGEST_SERIES_REFUSED, len(over))
-        return admitted, over
+        return over
 
     async def _publish(self, batch: SampleBatch) -> None:
         try:
