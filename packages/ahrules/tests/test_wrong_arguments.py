@@ -134,3 +134,20 @@ def test_a_matcher_that_can_hold_is_none(label, op, value):
 def test_what_is_due_at_no_instant_is_refused():
     with pytest.raises(ahrules.InstantError):
         SuppressionTracker().due(datetime(2026, 11, 30))
+
+
+class Stubborn(datetime):
+    """An aware time that will not be reckoned with."""
+
+    def __sub__(self, other):
+        raise TypeError("this time has no differences")
+
+
+def test_what_is_wrong_with_a_time_or_schedule_of_the_right_kind_is_told_as_it_is():
+    odd = Stubborn(2026, 11, 30, tzinfo=UTC)
+    with pytest.raises(TypeError, match="no differences"):
+        bucket(odd, Schedule(1, "hours"))
+    schedule = Schedule(1, "hours")
+    object.__setattr__(schedule, "timezone", [])
+    with pytest.raises(TypeError, match="unhashable"):
+        bucket(WHEN, schedule)

@@ -7,7 +7,7 @@ exception.
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias, TypeGuard, assert_never
+from typing import Any, Final, Protocol, TypeAlias, TypeGuard
 
 from attrs import frozen
 
@@ -130,10 +130,7 @@ def compile_predicate(predicate: Predicate, patterns: PatternCache) -> Test:
         case AnyOf():
             members = [compile_predicate(member, patterns) for member in predicate.predicates]
             return _group(members, deciding=True)
-        case Lookup():
-            return _LookupTest(predicate)
-        case _:
-            assert_never(predicate)
+    return _LookupTest(predicate)
 
 
 def _is_closed(test: Test) -> TypeGuard[ClosedTest]:

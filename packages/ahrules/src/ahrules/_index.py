@@ -12,7 +12,7 @@ worst two work out the same.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from operator import attrgetter
 from typing import Final, TypeAlias, cast
 
@@ -29,8 +29,7 @@ Entry: TypeAlias = RuleMatch | PredicatedRule
 Kind: TypeAlias = Hashable
 Table: TypeAlias = Mapping[Hashable, Posting]
 Positions: TypeAlias = defaultdict[Hashable, list[int]]
-Changes: TypeAlias = defaultdict[Kind, tuple[Positions, Positions]]
-Value: TypeAlias = tuple[Kind, Hashable]
+Changes: TypeAlias = defaultdict[Kind, Positions]
 
 _EMPTY: Final[Table] = {}
 
@@ -42,10 +41,10 @@ _HOST: Final = "host"
 _GLOB: Final = "host*"
 _FLAG: Final = "flag"
 
-_OF_ANY_SEVERITY: Final = (_FLAG, "any severity")
-_OF_ANY_TYPE: Final = (_FLAG, "any type")
-_WITH_HOST: Final = (_FLAG, "with host")
-_WITH_ADDRESS: Final = (_FLAG, "with address")
+_OF_ANY_SEVERITY: Final = "any severity"
+_OF_ANY_TYPE: Final = "any type"
+_WITH_HOST: Final = "with host"
+_WITH_ADDRESS: Final = "with address"
 
 # What an index may keep of what it has worked out, for each of two questions.
 _MEMO_BYTES: Final = 65_536
@@ -53,9 +52,6 @@ _MEMO_BYTES_A_RULE: Final = 256
 # What an item takes beside its mask: the key, of a bounded length, and its place.
 _ITEM_BYTES: Final = 256
 _MEMO_CHARS_MAX: Final = 64
-
-_ADDED: Final = 0
-_REMOVED: Final = 1
 
 _by_rule_id: Final = attrgetter("rule.rule_id")
 
@@ -125,7 +121,7 @@ class TenantIndex:
         self._prefixes = tables.get(_PREFIX, _EMPTY)
         self._prefix_lengths = sorted({len(str(prefix)) for prefix in self._prefixes})
         self._hosts = tables.get(_HOST, _EMPTY)
-        flags = {(_FLAG, key): as_mask(each) for key, each in tables.get(_FLAG, _EMPTY).items()}
+        flags = {key: as_mask(each) for key, each in tables.get(_FLAG, _EMPTY).items()}
         self._any_type = flags.get(_OF_ANY_TYPE, 0)
         self._any_severity = flags.get(_OF_ANY_SEVERITY, 0)
         self._with_address = flags.get(_WITH_ADDRESS, 0)
@@ -238,14 +234,14 @@ class TenantIndex:
         positions, entries, free = dict(self._positions), list(self._entries), list(self._free)
         is_ordered = self._is_ordered
         last = entries[-1].rule.rule_id if entries and entries[-1] is not None else ""
-        changes: Changes = defaultdict(lambda: (defaultdict(list), defaultdict(list)))
+        added: Changes = defaultdict(_no_positions)
+        removed: Changes = defaultdict(_no_positions)
         for rule_id in {*outgoing, *rules}:
             position = positions.get(rule_id)
             entry = None if position is None else entries[position]
             if position is None or entry is None:
                 continue
-            for kind, key in _values(entry.rule):
-                changes[kind][_REMOVED][key].append(position)
+            _post(removed, entry.rule, position)
             if rule_id not in rules:
                 del positions[rule_id]
                 entries[position] = None
@@ -261,9 +257,8 @@ class TenantIndex:
                 entries.append(None)
             positions[rule_id] = position
             entries[position] = self._entry(rules[rule_id])
-            for kind, key in _values(rules[rule_id]):
-                changes[kind][_ADDED][key].append(position)
-        return self._changed(positions, entries, free, changes, is_ordered=is_ordered)
+            _post(added, rules[rule_id], position)
+        return self._changed(positions, entries, free, added, removed, is_ordered=is_ordered)
 
     def _entry(self, rule: NotificationRule) -> Entry:
         if rule.predicates:
@@ -275,18 +270,19 @@ class TenantIndex:
         positions: Mapping[str, int],
         entries: list[Entry | None],
         free: list[int],
-        changes: Changes,
+        added: Changes,
+        removed: Changes,
         *,
         is_ordered: bool,
     ) -> "TenantIndex":
         tables = dict(self._tables)
         globs, spans = self._globs, list(self._spans)
-        for kind, (added, removed) in changes.items():
+        for kind in dict.fromkeys((*removed, *added)):
             before = tables.get(kind, _EMPTY)
-            after = changed(before, added, removed, len(entries))
+            after = changed(before, added[kind], removed[kind], len(entries))
             if kind == _GLOB or isinstance(kind, tuple):
-                new = [key for key in added if key not in before]
-                gone = [key for key in removed if key not in after]
+                new = [key for key in added[kind] if key not in before]
+                gone = [key for key in removed[kind] if key not in after]
             if kind == _GLOB:
                 globs = globs.replace(map(str, new), map(str, gone))
             if isinstance(kind, tuple):
@@ -315,24 +311,34 @@ def _ask(entry: Entry | None, payload: Payload, found: list[RuleMatch]) -> None:
         found.append(match)
 
 
-def _values(rule: NotificationRule) -> Iterator[Value]:
-    """Yield where the postings of a rule are."""
+def _no_positions() -> Positions:
+    return defaultdict(list)
+
+
+def _post(changes: Changes, rule: NotificationRule, position: int) -> None:
+    """Put a rule's position where its postings are."""
     filters = rule.filters
+    flags = changes[_FLAG]
     if filters.severity is None:
-        yield _OF_ANY_SEVERITY
+        flags[_OF_ANY_SEVERITY].append(position)
     else:
+        table = changes[_SEVERITY]
         for severity in filters.severity:
-            yield _SEVERITY, severity
+            table[severity].append(position)
     if filters.event_type is None or "*" in filters.event_type:
-        yield _OF_ANY_TYPE
+        flags[_OF_ANY_TYPE].append(position)
     else:
         for text in filters.event_type:
-            yield (_PREFIX, text[:-1]) if text.endswith("*") else (_TYPE, text)
+            if text.endswith("*"):
+                changes[_PREFIX][text[:-1]].append(position)
+            else:
+                changes[_TYPE][text].append(position)
     if filters.host is not None:
-        yield _WITH_HOST
+        flags[_WITH_HOST].append(position)
         for text in filters.host:
-            yield _GLOB if is_glob(text) else _HOST, text
+            changes[_GLOB if is_glob(text) else _HOST][text].append(position)
     if filters.ip_address is not None:
-        yield _WITH_ADDRESS
+        flags[_WITH_ADDRESS].append(position)
         for text in filters.ip_address:
-            yield network_key(text)
+            kind, key = network_key(text)
+            changes[kind][key].append(position)

@@ -204,9 +204,7 @@ def _rules(items: object) -> tuple[ThresholdRule, ...]:
     for index, item in enumerate(items):
         try:
             rules.append(ThresholdRule.from_json(json.dumps(item).encode()))
-        except RecursionError:
-            _refuse(f"rules[{index}]", "of the header nests too deep")
-        except DecodeError as error:
+        except (DecodeError, RecursionError) as error:
             _refuse(f"rules[{index}]", f"of the header cannot be read ({error})")
     return tuple(rules)
 
