@@ -55,6 +55,7 @@ FAULTS = {
     "C7": "timestamps at the edges of the window and in wrong units",
     "C8": "a full bus",
     "C9": "an entry that no handler can take",
+    "C10": "a write whose reply is lost",
     "C13": "cancellation at every await",
     "C14": "a restart storm with three that really died",
     "C15": "a presence store that fails for ten minutes",

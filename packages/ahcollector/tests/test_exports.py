@@ -99,6 +99,7 @@ PUBLIC = {
         "TransitionKind",
         "deadline_threshold",
     ],
+    "ahcollector.presence.redis": ["RedisPresence"],
     "ahcollector.store": [
         "Aggregate",
         "Deleter",
@@ -131,9 +132,16 @@ PUBLIC = {
     ],
     "ahcollector.registry": [
         "AgentEntry",
+        "CachedRegistry",
+        "Change",
+        "ChangeFeed",
         "CompanyConfig",
         "CompanySettingsCache",
+        "CompanySettingsStore",
         "Directory",
+        "FullSync",
+        "FullSyncResult",
+        "KeptSettings",
         "MemoryRegistry",
         "NegativeCache",
         "Put",
@@ -141,6 +149,7 @@ PUBLIC = {
         "RegistryCounts",
         "RegistryImage",
         "Resolver",
+        "ScanPage",
         "SnapshotKeeper",
         "SyncResult",
         "Syncer",
@@ -148,8 +157,10 @@ PUBLIC = {
         "Verdict",
         "admits",
         "agent_config",
+        "settled",
         "token_entries",
     ],
+    "ahcollector.registry.redis": ["RedisCompanySettings", "RedisRegistry"],
 }
 
 

@@ -234,6 +234,8 @@ class PrometheusMetrics:
         self._counters: dict[str, prom.Counter] = {}
         self._gauges: dict[str, prom.Gauge] = {}
         self._histograms: dict[str, prom.Histogram] = {}
+        # Finding the child of a label set costs more than counting in it, and is done per request.
+        self._children: dict[tuple[str, tuple[tuple[str, str], ...]], prom.Counter] = {}
         for metric in metrics:
             if metric.kind is Kind.COUNTER:
                 self._counters[metric.name] = prom.Counter(
@@ -250,8 +252,12 @@ class PrometheusMetrics:
 
     def inc(self, metric: Metric, amount: float = 1.0, /, **labels: str) -> None:
         """Add to a counter."""
-        counter = self._counters[metric.name]
-        (counter.labels(**labels) if labels else counter).inc(amount)
+        key = metric.name, tuple(labels.items())
+        child = self._children.get(key)
+        if child is None:
+            counter = self._counters[metric.name]
+            child = self._children[key] = counter.labels(**labels) if labels else counter
+        child.inc(amount)
 
     def set(self, metric: Metric, value: float, /, **labels: str) -> None:
         """Set a gauge."""

@@ -79,6 +79,8 @@ class RegistryContract:
         assert await _verdict(registry, "old") is None
         assert await _verdict(registry, "new") is Verdict.VALID
         assert (await registry.put(_record(version=5, word="new"), now=_NOW)).applied
+        assert (await registry.put(_record(version=10, word="ten"), now=_NOW)).applied
+        assert not (await registry.put(_record(version=9, word="nine"), now=_NOW)).applied
 
     async def test_version_0_applies_and_the_newest_version_stays_known(self) -> None:
         """An enrolment without a version takes its token in, and old records stay out."""
