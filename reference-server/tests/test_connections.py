@@ -20,12 +20,16 @@ async def hello(_request):
     return PlainTextResponse("hello")
 
 
+async def who(request):
+    return PlainTextResponse(f"{request.client.host} {request.url.scheme}")
+
+
 class Door:
     def __init__(self, connections_max):
         listener = bind(Address("127.0.0.1", 0), "test")
         self.address = bound_address(listener)
         self.released = anyio.Event()
-        app = Starlette(routes=[Route("/", hello), Route("/slow", self.slow)])
+        app = Starlette(routes=[Route("/", hello), Route("/slow", self.slow), Route("/who", who)])
         self.server = WebServer(
             name="door", app=app, listener=listener, connections_max=connections_max
         )
@@ -127,3 +131,9 @@ async def test_headers_that_do_not_end_are_cut_off_also_behind_a_whole_request(d
 def test_a_share_is_a_part_of_what_the_process_may_open():
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert 8 <= fair_share(parts=1, of=16) < fair_share(parts=1, of=2) <= max(16, soft)
+
+
+async def test_a_client_on_this_machine_cannot_say_that_it_is_another(door):
+    async with httpx.AsyncClient(trust_env=False) as client:
+        claims = {"X-Forwarded-For": "198.51.100.7", "X-Forwarded-Proto": "https"}
+        assert (await client.get(f"{door.url}/who", headers=claims)).text == "127.0.0.1 http"

@@ -116,6 +116,9 @@ class WebServer:
             access_log=False,
             server_header=False,
             date_header=True,
+            # Whom X-Forwarded-For is believed from is the application's setting; the server's own
+            # default would believe every program on this machine.
+            proxy_headers=False,
             timeout_keep_alive=75,
             timeout_graceful_shutdown=max(1, int(stop_seconds) - 1),
             h11_max_incomplete_event_size=64 << 10,
