@@ -11,8 +11,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ahcollector.admin import admin_app
+from ahcollector.admin._answers import error_answer
 from ahcollector.bus.base import SampleBatch, StoredSeries
-from ahcollector.errors import RegistryError, TemporaryHubError, TemporaryStoreError
+from ahcollector.errors import (
+    RegistryError,
+    RequestRefusedError,
+    TemporaryHubError,
+    TemporaryStoreError,
+)
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.outbox.memory import MemoryOutbox
 from ahcollector.presence.memory import MemoryPresence
@@ -20,6 +26,7 @@ from ahcollector.registry import Directory, MemoryRegistry, NegativeCache
 from ahcollector.store.memory import MemoryStore
 from ahcollector.testing import FakeClock, FakeHub
 from ahwire import UUID7Generator
+from ahwire.status import Code
 
 pytestmark = pytest.mark.anyio
 
@@ -484,3 +491,8 @@ async def test_no_log_line_and_no_answer_has_more_of_a_hash_than_its_beginning(f
         response = await office.ask("PUT", "/agents/a1", content=body)
         assert canary not in response.text.lower()
         assert canary not in caplog.text.lower()
+
+
+def test_an_error_that_quotes_half_a_character_is_an_answer():
+    answer = error_answer(RequestRefusedError(Code.BAD_REQUEST, "it is '\ud800'"))
+    assert json.loads(answer.body) == {"code": "bad_request", "message": "it is '?'"}
