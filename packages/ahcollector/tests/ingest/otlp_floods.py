@@ -91,9 +91,15 @@ FLOODS = {
     "empty scopes": (ZIPPED, lambda: _empties([1, 2]), {413}),
     "empty metrics": (ZIPPED, lambda: _empties([1, 2, 2]), {413}),
     "empty points": (ZIPPED, lambda: _empties([1, 2, 2, 5, 1]), {413}),
-    "empty attributes of a point": (ZIPPED, lambda: _empties([1, 2, 2, 5, 1, 7]), {200}),
+    "empty attributes of a point": (ZIPPED, lambda: _empties([1, 2, 2, 5, 1, 7]), {413}),
     "empty attributes of a resource": (ZIPPED, lambda: _empties([1, 1, 1]), {413}),
-    "empty exemplars": (ZIPPED, lambda: _empties([1, 2, 2, 5, 1, 5]), {200}),
+    "empty exemplars": (ZIPPED, lambda: _empties([1, 2, 2, 5, 1, 5]), {413}),
+    "empty values of a list": (ZIPPED, lambda: _empties([1, 2, 2, 5, 1, 7, 2, 5, 1]), {413}),
+    "empty values behind a group": (
+        ZIPPED,
+        lambda: gzip.compress(b"\x7b\x7c" + gzip.decompress(_empties([1, 2])), 1),
+        {400},
+    ),
     "100,000 attributes": (
         ZIPPED,
         lambda: _written(export(gauge("m", number(1, {f"a{n}": "x" for n in range(100_000)})))),

@@ -8,6 +8,7 @@ import anyio
 import pytest
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -28,12 +29,13 @@ from otlp_exports import (
 )
 from otlp_floods import FLOODS
 
+from ahcollector.ingest._otlp_wire import may_hold_over, messages_in
 from ahcollector.store.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
 # What a request may take beside its own body, whatever it says.
-GROWN_MIB_MAX = 512
+GROWN_MIB_MAX = 128
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br"])
@@ -247,6 +249,55 @@ def test_any_message_is_answered(make_world, request, as_json):
     assert response.status_code == 200
     for series in stored(world):
         assert series[1:3] == ("acme", "web-1")
+
+
+@many
+@given(request=messages(ExportMetricsServiceRequest.DESCRIPTOR))
+def test_messages_are_counted_as_they_are_parsed(request):
+    body = request.SerializeToString()
+    count = sum(1 for _ in _within(request))
+    assert messages_in(body, 1_000_000) == count
+    if count:
+        assert messages_in(body, count - 1) == count
+        assert may_hold_over(body, count - 1)
+
+
+def _within(message):
+    for field, found in message.ListFields():
+        if field.message_type is not None:
+            for one in found if field.is_repeated else [found]:
+                yield one
+                yield from _within(one)
+
+
+# Tags of messages, lengths, and what makes a walk stumble.
+WIRE = b"\x0a\x12\x2a\x3a\x00\x01\x02\x04\x80\x7b\x7c\x08\x09\x0d"
+
+
+@given(body=st.binary(max_size=40) | st.lists(st.sampled_from(WIRE), max_size=20).map(bytes))
+def test_what_the_parser_can_read_is_counted_and_never_short(body):
+    try:
+        request = ExportMetricsServiceRequest.FromString(body)
+    except (DecodeError, ValueError):
+        return
+    counted, found = messages_in(body, 1_000_000), sum(1 for _ in _within(request))
+    assert counted is None or counted >= found
+    assert not found or may_hold_over(body, found - 1)
+
+
+async def test_c6_the_same_export_three_times_is_one_sample_a_timestamp(world):
+    store = MemoryStore(clock=world.clock)
+    for _ in range(3):
+        assert (await send(world, WHOLE)).status_code == 200
+    await store.write(world.bus.batches)
+    assert len(world.bus.batches) == 3
+    for one in await store.latest("acme", "web-1", since_ms=0):
+        labels = dict(one.labels)
+        assert one.value == next(
+            series.points[0][1]
+            for series in world.bus.batches[0].series
+            if dict(series.labels) == labels
+        )
 
 
 @many

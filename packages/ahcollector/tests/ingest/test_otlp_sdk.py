@@ -72,10 +72,11 @@ class Door:
 
         async def noting(message):
             if message["type"] == "http.response.start":
+                # Noted before a client can have it: one without a body ends here.
                 answer.status, answer.headers = message["status"], dict(message["headers"])
+                self.answers.append(answer)
             else:
                 answer.content += message.get("body", b"")
-                self.answers.append(answer)
             await send(message)
 
         await self.world.app(scope, receive, noting)

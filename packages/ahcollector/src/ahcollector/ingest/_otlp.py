@@ -54,6 +54,7 @@ from ahcollector.ingest._foreign import (
 )
 from ahcollector.ingest._headers import Format, body_format
 from ahcollector.ingest._otlp_translate import NO_DATA_POINT, Exported, translate
+from ahcollector.ingest._otlp_wire import may_hold_over, messages_in
 from ahcollector.ingest.limits import IngestLimits
 from ahwire import now_ms
 from ahwire.status import Code
@@ -66,6 +67,8 @@ _UNAVAILABLE = 503
 _TEXT_CHARS_MAX = 2000
 # Values of attributes may be lists of maps of lists; the messages around them take eight levels.
 _JSON_DEPTH_MAX = 64
+# Messages that a body may have for each point that may come: a point with ten attributes has 21.
+_MESSAGES_OVER = 25
 # Smaller bodies of JSON take no longer than a batch of ours does.
 _JSON_BYTES_AT_ONCE = 64 << 10
 # What a body of JSON may have for each point that may come, more than any that fits has.
@@ -179,21 +182,35 @@ class _Reading:
         read = functools.partial(
             parse, body, ExportMetricsServiceRequest, form, depth_max=_JSON_DEPTH_MAX
         )
-        if form is not Format.JSON or len(body) <= _JSON_BYTES_AT_ONCE:
+        most = self._limits.batch.points_per_batch
+        if form is Format.PROTOBUF:
+            _refuse_many_messages(body, _MESSAGES_OVER * most)
+            return read()
+        if len(body) <= _JSON_BYTES_AT_ONCE:
             return read()
         # JSON is read slowly, some microseconds for each thing in it: nothing that is no honest
         # export is read at all, and the others do not wait for it.
-        most = self._limits.batch.points_per_batch
         _refuse_wide(body.count(b"{"), _JSON_OBJECTS_OVER * most, "objects")
         _refuse_wide(body.count(b","), _JSON_VALUES_OVER * most, "values")
         return await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
 
 
+def _refuse_many_messages(body: bytes, most: int) -> None:
+    if len(body) <= 2 * most or not may_hold_over(body, most):  # a message is two bytes at least
+        return
+    messages = messages_in(body, most)
+    if messages is None:
+        # Not left to the parser, which may be able to follow it.
+        raise RequestRefusedError(
+            Code.BAD_REQUEST, "body is no readable ExportMetricsServiceRequest: check its encoding"
+        )
+    _refuse_wide(messages, most, "messages")
+
+
 def _refuse_wide(count: int, most: int, what: str) -> None:
     if count > most:
         raise RequestRefusedError(
-            Code.TOO_LARGE,
-            f"the JSON has over {most} {what}: send less at once, or {Format.PROTOBUF.value}",
+            Code.TOO_LARGE, f"the body has over {most} {what}: send less at once"
         )
 
 
