@@ -171,13 +171,17 @@ async def ours() -> AsyncIterator[ASGIApp]:
     )
 
     held: list[Delivery] = []
+    held_samples = 0
 
     async def drain(delivery: Delivery) -> None:
+        nonlocal held_samples
         held.append(delivery)
-        if sum(one.batch.samples for one in held) >= _FLUSH_SAMPLES:
+        held_samples += delivery.batch.samples
+        if held_samples >= _FLUSH_SAMPLES:
             for one in held:
                 await one.ack()
             held.clear()
+            held_samples = 0
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(bus.subscribe, range(SHARDS), drain)

@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from _harness import Options, Row, Times, in_turns, main
@@ -37,6 +38,7 @@ SERVED_SECONDS = 3.0
 SERVED_SERIES = 1_000
 SERIES_A_ROUND = 16_000
 SHARE = 0.6
+SCALE = "VictoriaMetrics"
 DOORS = Path(__file__).with_name("_ingest_doors.py")
 NANOSECONDS = 1e9
 
@@ -197,44 +199,44 @@ def rate_of(door: str, port: int, pids: list[int], seconds: float) -> tuple[floa
 
 def served(options: Options) -> list[Row]:
     """Over loopback: one process, then two."""
-    seconds = 1.0 if options.quick else SERVED_SECONDS
-    rows = []
-    with ExitStack() as stack:
-        scale = stack.enter_context(VictoriaMetricsServer())
+    with VictoriaMetricsServer() as scale:
         assert scale.pid is not None
-        for processes, words in ((1, "one process on one core"), (2, "two processes on one port")):
-            with ExitStack() as inner:
-                places = {"VictoriaMetrics": (scale.port, [scale.pid])}
-                for door in (BARE, OURS):
-                    server = Server(inner, door, processes=processes)
-                    places[door] = (server.port, server.pids)
-                clocks: dict[str, list[float]] = {door: [] for door in places}
-
-                def measured(
-                    door: str, port: int, pids: list[int], clocks: dict[str, list[float]] = clocks
-                ) -> float:
-                    of_cpu, of_clock = rate_of(door, port, pids, seconds)
-                    clocks[door].append(of_clock)
-                    return of_cpu
-
-                found = in_turns(
-                    {
-                        door: lambda door=door, place=place: measured(door, *place)  # type: ignore[misc]
-                        for door, place in places.items()
-                    },
-                    rounds=2 if options.quick else SERVED_ROUNDS,
-                )
-            by_clock = {door: Times(values=values[1:]).median for door, values in clocks.items()}
-            note = (
-                f"by the clock {by_clock[OURS]:,.0f} beside {by_clock[BARE]:,.0f} batches a second;"
-                f" for scale, VictoriaMetrics' remote-write door takes "
-                f"{found['VictoriaMetrics'].median:,.0f} such batches a second of processor time "
-                f"and {by_clock['VictoriaMetrics']:,.0f} by the clock"
+        place = (scale.port, [scale.pid])
+        return [
+            served_by(options, processes, words, place)
+            for processes, words in (
+                (1, "one process on one core"),
+                (2, "two processes on one port"),
             )
-            rows.append(
-                share_row(f"{SERVED_SERIES:,} known series a batch, {words}", found, note=note)
-            )
-    return rows
+        ]
+
+
+def served_by(options: Options, processes: int, words: str, scale: tuple[int, list[int]]) -> Row:
+    """Both doors in so many processes, VictoriaMetrics beside them."""
+    seconds = 1.0 if options.quick else SERVED_SECONDS
+    with ExitStack() as stack:
+        places = {SCALE: scale}
+        for door in (BARE, OURS):
+            server = Server(stack, door, processes=processes)
+            places[door] = (server.port, server.pids)
+        clocks: dict[str, list[float]] = {door: [] for door in places}
+
+        def measured(door: str) -> float:
+            of_cpu, of_clock = rate_of(door, *places[door], seconds)
+            clocks[door].append(of_clock)
+            return of_cpu
+
+        found = in_turns(
+            {door: partial(measured, door) for door in places},
+            rounds=2 if options.quick else SERVED_ROUNDS,
+        )
+    by_clock = {door: Times(values=values[1:]).median for door, values in clocks.items()}
+    note = (
+        f"by the clock {by_clock[OURS]:,.0f} beside {by_clock[BARE]:,.0f} batches a second; for "
+        f"scale, VictoriaMetrics' remote-write door takes {found[SCALE].median:,.0f} such batches "
+        f"a second of processor time and {by_clock[SCALE]:,.0f} by the clock"
+    )
+    return share_row(f"{SERVED_SERIES:,} known series a batch, {words}", found, note=note)
 
 
 def measure(options: Options) -> list[Row]:

@@ -135,6 +135,9 @@ def judged_whole(body, moment, limits):
         [Limits(), Limits(points_per_batch=SERIES_MAX), Limits(points_per_batch=2, name_bytes=3)]
     ),
 )
+@example(
+    [b"".join(field(3, 2, sized(series(name).SerializeToString())) for name in "mnmo")], Limits()
+)
 @example([field(3, 2, sized(series("m").SerializeToString())) * 3], Limits(points_per_batch=2))
 @example([field(3, 2, sized(b"\x0a\x01m" * 2 + series().SerializeToString()[5:]))] * 2, Limits())
 def test_cutting_a_body_changes_nothing_that_is_found_in_it(bodies, limits):
@@ -153,6 +156,36 @@ def test_series_of_every_length_is_cut_where_it_ends(length):
     assert raw.whole() == batch
     del batch.series[:]
     assert raw.head == batch
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x1a\x82\x80\x80\x00\x0a\x00",  # a length of four bytes
+        b"\x9a\x00\x02\x0a\x00",  # a tag of two bytes
+        b"\x10" + b"\xff" * 10 + b"\x01",  # a number of eleven bytes
+        b"\x4b\x4c",  # a group
+        b"\x00\x01",  # field 0
+        b"\x1a\x05\x0a",  # cut in a series
+        b"\x22\x05\x0a",  # cut in another field
+        b"\x49\x01",  # cut in eight bytes
+        b"\x4d\x01",  # cut in four bytes
+        b"\x10\x80",  # cut in a number
+        b"\x1a",  # cut in a length
+    ],
+    ids=bytes.hex,
+)
+def test_body_that_is_cut_or_unusual_is_left_to_the_parser(body):
+    assert take_apart(body, series_max=SERIES_MAX) is None
+
+
+def test_fields_of_later_versions_stay_in_the_head():
+    rest = [b"\x49" + b"12345678", b"\x4d" + b"1234", b"\x52\x02ab", b"\x08\x07", b"\x58\xff\x01"]
+    rest.append(b"\x5a\x80\x01" + b"x" * 128)
+    raw = take_apart(b"\x1a\x00".join(rest), series_max=SERIES_MAX)
+    assert raw.series == (b"",) * (len(rest) - 1)
+    assert raw.head == MetricsBatch.FromString(b"".join(rest))
+    assert raw.head.seq == 7
 
 
 def test_body_of_more_series_than_a_batch_may_have_is_left_to_the_parser():

@@ -82,6 +82,9 @@ BATCHES = st.lists(st.lists(SERIES | RAW_SERIES, max_size=5).map(lambda s: batch
 @settings(deadline=None)
 @given(BATCHES, st.sampled_from([0, 2, 3, 1000]), st.sampled_from([0, 900, 5000, 1 << 20]))
 @example([batch(series(points=((NOW, 1.5), (NOW, 0.0), (NOW, 2.0))))] * 3, 1000, 1 << 20)
+@example(
+    [batch(*[series(name, [("a", "1")]) for name in "mnmo"], series("m", [("a", "2")]))], 9, 9999
+)
 def test_what_is_remembered_never_changes_a_judgement(batches, entries, size):
     validator = Validator(known_series_max=entries, known_bytes_max=size)
     for moment in (NOW, NOW, NOW + DAY):

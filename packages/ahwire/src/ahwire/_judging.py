@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Self
 
 import attrs
@@ -181,6 +182,11 @@ def _too_large(what: str, count: int, most: int) -> TooLargeError:
     return TooLargeError(f"the batch has {count} {what}; at most {most} are taken, split it")
 
 
+def _first_over(counts: Sequence[int], most: int) -> int:
+    """Where the sum of the counts comes to more; behind the last when it does not."""
+    return next((at for at, sum_ in enumerate(accumulate(counts)) if sum_ > most), len(counts))
+
+
 def _is_longer(text: str, bytes_max: int) -> bool:
     """Whether the UTF-8 form has more bytes; a character has at most four."""
     return len(text) * 4 > bytes_max and len(text.encode()) > bytes_max
@@ -288,17 +294,13 @@ class Judge:
 
     def _over(self) -> TooLargeError:
         """What the batch has too much of: the first that is over, in the order of its series."""
-        batch = self._whole()
-        most = _LABELS_OVER * self._limits.labels_per_series * self._limits.points_per_batch
-        labels_left, points_left = most, self._limits.points_per_batch
-        for series in batch.series:
-            points_left -= len(series.points)
-            labels_left -= len(series.labels)
-            if points_left < 0:
-                return _too_large("points", count_points(batch), self._limits.points_per_batch)
-            if labels_left < 0:
-                break
-        return _too_large("labels", sum(len(one.labels) for one in batch.series), most)
+        points = [len(series.points) for series in self._whole().series]
+        labels = [len(series.labels) for series in self._whole().series]
+        most_points = self._limits.points_per_batch
+        most_labels = _LABELS_OVER * self._limits.labels_per_series * most_points
+        if _first_over(points, most_points) <= _first_over(labels, most_labels):
+            return _too_large("points", sum(points), most_points)
+        return _too_large("labels", sum(labels), most_labels)
 
     def _reject(self, index: int, code: str, points: int) -> None:
         self.rejected.append(RejectedSeries(index=index, code=code, points=points))
