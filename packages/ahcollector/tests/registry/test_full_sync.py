@@ -287,3 +287,28 @@ async def test_a_start_watches_everybody_who_is_active(thirty):
     await thirty.presence.remove("a1", 0.0, "removed")
     assert await thirty.directory.ensure_known() == 30
     assert (await thirty.presence.counts()).agents == 30
+
+
+async def test_a_watch_that_a_revocation_left_behind_is_ended(thirty):
+    """A node that had not yet heard of it took one more sign of life: it would be told as down."""
+    (watched,) = [one for one in await thirty.presence.agents() if one.agent.agent_id == "a3"]
+    await thirty.directory.revoke("a3")
+    await thirty.presence.touch(watched.agent, thirty.clock.time(), None)
+    await thirty.presence.touch(
+        attrs.evolve(watched.agent, agent_id="never heard of"), thirty.clock.time(), None
+    )
+    assert (await thirty.presence.counts()).agents == 31
+    result = await full(thirty, remove_orphans=False).sync()
+    assert result.strays == 2
+    assert (await thirty.presence.counts()).agents == 29
+
+
+async def test_no_watch_is_ended_when_the_hubs_list_is_in_doubt(thirty):
+    (watched,) = [one for one in await thirty.presence.agents() if one.agent.agent_id == "a3"]
+    await thirty.presence.touch(
+        attrs.evolve(watched.agent, agent_id="unknown"), thirty.clock.time(), None
+    )
+    hub_forgets(thirty, *range(30))
+    result = await full(thirty).sync()
+    assert (result.strays, result.removed) == (0, 0)
+    assert (await thirty.presence.counts()).agents == 31

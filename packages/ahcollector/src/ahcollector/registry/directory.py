@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from typing import Protocol
 
 from ahcollector.clock import AsyncClock
@@ -203,6 +203,30 @@ class Directory:
                 await self._presence.ensure(entry.agent, self._clock.time(), self._interval_seconds)
                 count += 1
         return count
+
+    async def end_stray_watches(self, living: Collection[str]) -> int:
+        """End presence's watch of agents that may not send; return how many there were.
+
+        Such a watch is left when a process died between the registry's change and presence's, or
+        when a node that had not yet heard of a revocation took one more sign of life. Nobody would
+        ever end it, and its silence would be told as an agent that is down.
+
+        Args:
+            living: Ids of agents that are known to be rightly watched; about the others the
+                registry is asked.
+        """
+        after, ended = "", 0
+        while page := await self._presence.agents(after=after):
+            for watched in page:
+                after = watched.agent.agent_id
+                if after not in living and await self._is_stray(after):
+                    await self._gone(watched.agent, self._clock.time())
+                    ended += 1
+        return ended
+
+    async def _is_stray(self, agent_id: str) -> bool:
+        entry = await self._registry.get(agent_id)
+        return entry is None or entry.record.state is not AgentState.ACTIVE
 
     async def _everybody(self, company_id: str | None) -> AsyncIterator[AgentEntry]:
         cursor, more = "", True

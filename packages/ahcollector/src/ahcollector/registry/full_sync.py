@@ -13,6 +13,9 @@ is in doubt:
   removes nobody: it was more likely emptied or restored than that everybody left;
 - the hub is asked for each orphan's token once more, and only "no such token" removes it.
 
+Afterwards presence ends the watch of agents that are not active in the registry, unless the answer
+was in doubt: what a crash left there would be told as silence.
+
 Of several processes one reads (`Registry.begin_full_sync`); one that died is followed by another
 after `claim_seconds`. Should two read at once, both do the same.
 """
@@ -54,13 +57,15 @@ class FullSyncResult:
         records: Records in them.
         orphans: Ids of the agents that the hub lists no more, in order.
         removed: How many of them were removed.
-        kept_because: Why none was removed although that is asked for; None: no such reason.
+        strays: Watches of presence that were ended because their agents may not send.
+        kept_because: Why the hub's list was not believed; None: it was.
     """
 
     pages: int
     records: int
     orphans: tuple[str, ...]
     removed: int
+    strays: int
     kept_because: str | None
 
 
@@ -162,12 +167,16 @@ class FullSync:
         if self._remove_orphans and kept_because is None:
             for agent_id in orphans:
                 removed += await self._remove(agent_id, before[agent_id])
+        strays = 0
+        if kept_because is None:
+            strays = await self._directory.end_stray_watches(before.keys())
         result = FullSyncResult(
             pages=pages,
             records=records,
             orphans=tuple(orphans),
             removed=removed,
-            kept_because=kept_because if self._remove_orphans and orphans else None,
+            strays=strays,
+            kept_because=kept_because,
         )
         self._report(result)
         return result
@@ -255,6 +264,7 @@ class FullSync:
             "pages": result.pages,
             "orphans": len(result.orphans),
             "removed": result.removed,
+            "strays": result.strays,
         }
         if not result.orphans:
             _log.info("read all agents of the hub", extra=extra)
@@ -262,7 +272,7 @@ class FullSync:
         extra_ids = {"agent_ids": list(result.orphans[:_SHOWN_MAX])}
         if result.kept_because is not None:
             _log.error(
-                "orphans are not removed, the hub's list is in doubt",
+                "hub's list of agents is in doubt, nobody is removed",
                 extra={**extra, **extra_ids, "reason": result.kept_because},
             )
         else:

@@ -2,20 +2,20 @@
 
 Keys, each behind the client's prefix:
 
-========================  ======  ================================================================
-``reg:tok:{hash}``        hash    agent_id, company_id, server_id, state, exp, ver
-``reg:agent:{id}``        hash    the record's fields, newest (version), revoked, tokens (hashes)
-``reg:srv:{co}:{s}``      set     agents of a server; ``%`` and ``:`` in ids are ``%25``, ``%3A``
-``reg:co:{co}``           set     agents of a company
-``reg:all``               set     all agents
-``reg:act:{co}``          set     active agents of a company
-``reg:cos``               hash    company to how many active agents it has
-``reg:pend``, ``reg:rev`` set,    pending agents; revoked ones by when they were revoked (Unix
-                          zset    seconds)
-``reg:cursor``            string  where following the hub goes on
-``reg:full``              hash    when all agents of the hub were read, and began to be
-``reg:cfg:{co}``          hash    settings (JSON), etag of the hub; gone after 30 days unasked
-========================  ======  ================================================================
+| key | type | holds |
+| --- | --- | --- |
+| `reg:tok:{hash}` | hash | agent_id, company_id, server_id, state, exp, ver |
+| `reg:agent:{id}` | hash | the record's fields, newest (version), revoked, tokens (hashes) |
+| `reg:srv:{co}:{s}` | set | agents of a server; `%` and `:` in ids are `%25` and `%3A` |
+| `reg:co:{co}` | set | agents of a company |
+| `reg:all` | set | all agents |
+| `reg:act:{co}` | set | active agents of a company |
+| `reg:cos` | hash | company to how many active agents it has |
+| `reg:pend` | set | pending agents |
+| `reg:rev` | zset | revoked agents by when they were revoked (Unix seconds) |
+| `reg:cursor` | string | where following the hub goes on |
+| `reg:full` | hash | when all agents of the hub were read, and began to be |
+| `reg:cfg:{co}` | hash | settings (JSON), etag of the hub; gone after 30 days unasked |
 
 Each change is one Lua script, which keeps the law of versions, so two processes may race and no
 crash leaves a half. What changes something also publishes it on ``reg:changes``, in the same

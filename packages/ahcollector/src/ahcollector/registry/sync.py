@@ -39,6 +39,10 @@ class Syncer:
     A page's cursor is stored after all its records were taken, so a crash reads a page again, which
     changes nothing. A failure deletes nothing; the next round goes on where this one stopped.
 
+    Each of several processes may have one: they read the same changes, and by the law of versions
+    it does not matter who puts them, or how often. The cursor they share may go back by the pages
+    of one round when one of them is slow; those pages are then read again.
+
     Args:
         hub: Whose changes are read.
         registry: Keeps the cursor.
