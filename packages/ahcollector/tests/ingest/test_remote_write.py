@@ -121,7 +121,7 @@ async def test_what_is_refused_is_told_in_one_line_and_the_rest_is_stored(
             (many, [(now, 1.0)]),
             ({"__name__": "old"}, [(now - 25 * 3_600_000, 1.0), (now, 2.0)]),
             ({"job": "x"}, [(now, 3.0)]),
-            ({"__name__": "quantile"}, [(now, math.nan)]),
+            ({"__name__": "endless"}, [(now, math.inf)]),
         ),
         content_type,
     )
@@ -135,7 +135,7 @@ async def test_what_is_refused_is_told_in_one_line_and_the_rest_is_stored(
         "(too_many_labels, 1 point); "
         "series 'old': the points are older than is taken (too_old, 1 point); "
         "series '': it has no name (bad_name, 1 point); "
-        "series 'quantile': the values are NaN or infinite (not_finite, 1 point)"
+        "series 'endless': the values are NaN or infinite (not_finite, 1 point)"
     )
     assert stored(world) == {tenant("ah_good"): [(now, 1.0)], tenant("ah_old"): [(now, 2.0)]}
     text = world.metrics.exposition().decode()
@@ -171,7 +171,7 @@ async def test_histograms_and_exemplars_are_refused_and_counted_and_the_samples_
 
 
 @MESSAGES
-async def test_the_mark_of_a_series_end_is_no_fault_and_another_nan_is(
+async def test_marks_of_an_end_and_missing_values_are_no_fault_and_each_is_counted(
     world, content_type, message
 ):
     now = world.now_ms
@@ -186,7 +186,11 @@ async def test_the_mark_of_a_series_end_is_no_fault_and_another_nan_is(
     for bits in (0x7FF0000000000001, 0xFFF0000000000002, 0x7FF8000000000002):
         (value,) = struct.unpack("<d", struct.pack("<Q", bits))
         response = await write(world, message(({"__name__": "gone"}, [(now, value)])), content_type)
-        assert response.status_code == 400, hex(bits)
+        assert response.status_code == 204, hex(bits)
+    text = world.metrics.exposition().decode()
+    assert 'ahc_ingest_dropped_points_total{code="not_a_number"} 3.0' in text
+    assert 'ahc_ingest_dropped_points_total{code="stale_marker"} 1.0' in text
+    assert stored(world) == {tenant("ah_gone"): [(now - 1, 4.0)]}
 
 
 @MESSAGES
@@ -487,9 +491,11 @@ def test_both_versions_come_to_the_same_and_no_sample_is_lost(sent):
     points = [point for series in one.batch.series for point in series.points]
     expected = [each for series in sent for each in series[1]]
     stale = [each for each in expected if bits(each[1]) == bits(STALE)]
-    kept = [(ts_ms, bits(value)) for ts_ms, value in expected if bits(value) != bits(STALE)]
+    nothing = [each for each in expected if math.isnan(each[1])]
+    kept = [(ts_ms, bits(value)) for ts_ms, value in expected if not math.isnan(value)]
     assert [(point.ts_ms, bits(point.value)) for point in points] == kept
     assert counts.pop("stale_marker", 0) == len(stale)
+    assert counts.pop("not_a_number", 0) == len(nothing) - len(stale)
     assert counts.pop("native_histogram", 0) == sum(series[2] for series in sent)
     assert counts.pop("exemplar", 0) == sum(series[3] for series in sent)
     assert counts == {}

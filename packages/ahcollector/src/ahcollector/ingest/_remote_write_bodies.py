@@ -10,6 +10,9 @@ native_histogram    a native histogram: the store has no place for them
 exemplar            an exemplar, likewise
 bad_reference       samples of a series of 2.0 whose labels name no symbols of the table
 stale_marker        the NaN that says "this series ended"; passed over, it is no fault of a sender
+not_a_number        another NaN, which says "there is no value", as in a summary's quantiles that
+                    observed nothing; passed over: were it refused, nearly every request of an
+                    ordinary Prometheus would count as failed
 ==================  ==============================================================================
 
 Metadata and start times are not read. A label with an empty value is left out, since that is what
@@ -114,6 +117,7 @@ class _Found:
         self._histograms = _Kind()
         self._exemplars = _Kind()
         self._stale = 0
+        self._nan = 0
         self._nameless: list[Refused] = []
 
     def see(self, carried: _Carried, labels: Iterable[tuple[str, str]]) -> None:
@@ -148,7 +152,10 @@ class _Found:
 
     def translated(self) -> Translated:
         """Return what was found."""
-        stale = Refused(reason="the mark of a series' end", code="stale_marker", points=self._stale)
+        passed_over = (
+            Refused(reason="the mark of a series' end", code="stale_marker", points=self._stale),
+            Refused(reason="no value", code="not_a_number", points=self._nan),
+        )
         return Translated(
             batch=self._batch,
             refused=(
@@ -160,17 +167,19 @@ class _Found:
                     "exemplar", "exemplars are not stored: set send_exemplars to false"
                 ),
             ),
-            passed_over=(stale,) if self._stale else (),
+            passed_over=tuple(one for one in passed_over if one.points),
         )
 
     def _take_samples(self, series: Series, samples: Iterable[Sample]) -> None:
         for sample in samples:
             value = sample.value
             # Only a NaN is unequal to itself, and only one of all NaN is the mark.
-            if value != value and _DOUBLE.pack(value) == _STALE_BITS:
+            if value == value:
+                series.points.add(ts_ms=sample.timestamp, value=value)
+            elif _DOUBLE.pack(value) == _STALE_BITS:
                 self._stale += 1
             else:
-                series.points.add(ts_ms=sample.timestamp, value=value)
+                self._nan += 1
 
 
 class _Kind:
