@@ -7,9 +7,11 @@ from ah_server.settings import ServerSettings
 from ah_server.web_server import Application
 from ah_server.wiring._identities import CollectorSide, identities_of
 from ah_server.wiring._seams import Seams
+from ahcollector.budget import BudgetKeeper, FileBudgetStore, SeriesBudget
+from ahcollector.budget.redis import RedisBudgetStore
 from ahcollector.enroll import EnrollProxy, Renewal
 from ahcollector.hub import HttpHub
-from ahcollector.ingest import Check, IngestLimits, SeriesBudget, ingest_app
+from ahcollector.ingest import Check, IngestLimits, ingest_app
 from ahcollector.presence import IngestBeacon
 from ahcollector.registry import Directory, Registry
 from ahwire.limits import Limits as BatchLimits
@@ -28,8 +30,21 @@ async def open_door_of(
 ) -> _Door:
     """Who may enter, and the application they enter by."""
     clock, ingest = seams.clock, settings.ingest
-    budget = SeriesBudget(per_hour=ingest.series_per_hour, first_hour=ingest.series_first_hour)
-    known = await identities_of(settings, seams, hub, side, followers=(budget,))
+    budget = SeriesBudget(
+        per_hour=ingest.series_per_hour,
+        first_hour=ingest.series_first_hour,
+        metrics=side.metrics,
+    )
+    # Series that agents began stay begun over a restart, and for the other processes of one Redis.
+    keeper = BudgetKeeper(
+        budget=budget,
+        store=FileBudgetStore(directory=settings.state_dir / "series", metrics=side.metrics)
+        if side.redis is None
+        else RedisBudgetStore(client=side.redis),
+        clock=clock,
+        metrics=side.metrics,
+    )
+    known = await identities_of(settings, seams, hub, side, followers=(keeper,))
     app = ingest_app(
         resolver=known.resolver,
         presence=side.presence,
@@ -41,6 +56,7 @@ async def open_door_of(
         ),
         renewal=Renewal(hub=hub, directory=known.directory),
         budget=budget,
+        keeper=keeper,
         limits=_limits(settings),
         trusted_proxies=ingest.trusted_proxies,
         clock=clock,
@@ -50,6 +66,7 @@ async def open_door_of(
     )
     loops = (
         *known.loops,
+        Loop(name="known series", body=keeper.run, stop_seconds=5.0),
         Loop(name="ingest beacon", body=IngestBeacon(presence=side.presence, clock=clock).run),
     )
     return _Door(registry=known.registry, directory=known.directory, app=app, loops=loops)
