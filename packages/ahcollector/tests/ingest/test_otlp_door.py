@@ -130,7 +130,7 @@ async def test_what_is_refused_is_told_as_partial_success_and_the_rest_is_stored
             gauge("good", number(1)),
             total("bad", number(1), number(2, {"a": "b"}), temporality=DELTA),
             gauge("old", number(1, ns=NOW_NS - 25 * 3600 * 10**9)),
-            gauge("odd", number(float("nan"))),
+            gauge("odd", number(float("inf"))),
         ),
     )
     assert response.status_code == 200

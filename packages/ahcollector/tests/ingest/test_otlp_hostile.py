@@ -25,6 +25,8 @@ from otlp_exports import (
     reply_of,
     send,
     stored,
+    summarised,
+    summary,
     value,
 )
 from otlp_floods import FLOODS
@@ -131,12 +133,31 @@ async def test_c3_values_that_are_no_numbers_are_refused_and_their_neighbours_st
     values = [float("nan"), float("inf"), -float("inf"), -0.0, 5e-324, 1.7e308, 1.0]
     request = export(gauge("m", *[number(one, {"n": n}) for n, one in enumerate(values)]))
     partial = reply_of(await send(world, request)).partial_success
-    assert partial.rejected_data_points == 3
+    assert partial.rejected_data_points == 2
+    assert counted(world, "not_a_number") == 1
     assert sorted(point[0][1] for point in stored(world).values()) == sorted(values[3:])
 
 
-async def test_c3_a_histogram_with_a_sum_that_is_no_number_counts_once(world):
-    request = export(histogram("h", bucketed([1], [1, 2], sum=float("nan"))))
+async def test_c3_a_sum_or_a_quantile_that_is_not_a_number_is_no_value_and_no_fault(world):
+    nan = float("nan")
+    request = export(
+        histogram("h", bucketed([1], [1, 2], sum=nan)),
+        summary("s", summarised({0.5: nan, 0.9: nan})),
+    )
+    assert not reply_of(await send(world, request)).HasField("partial_success")
+    assert counted(world, "not_a_number") == 3
+    names = {name for name, *_ in stored(world)}
+    assert names == {"ah_h_bucket", "ah_h_count", "ah_s_sum", "ah_s_count"}
+
+
+def counted(world, code):
+    text = world.metrics.exposition().decode()
+    (line,) = [one for one in text.splitlines() if f'dropped_points_total{{code="{code}"}}' in one]
+    return float(line.rpartition(" ")[2])
+
+
+async def test_c3_a_histogram_with_an_infinite_sum_counts_once(world):
+    request = export(histogram("h", bucketed([1], [1, 2], sum=float("inf"))))
     partial = reply_of(await send(world, request)).partial_success
     assert partial.rejected_data_points == 1
     assert {name for name, *_ in stored(world)} == {"ah_h_bucket", "ah_h_count"}
@@ -168,6 +189,14 @@ async def test_c7_times_at_the_edges(world, ns, taken):
     assert len(stored(world)) == taken
 
 
+def is_repeated(field):
+    # Before version 6 of protobuf's library a field has only its label.
+    return field.is_repeated if hasattr(field, "is_repeated") else field.label == LABEL_REPEATED
+
+
+LABEL_REPEATED = 3
+
+
 def messages(descriptor, depth=9):
     """Any message of a type, with what its fields allow and its senders would not."""
 
@@ -180,7 +209,7 @@ def messages(descriptor, depth=9):
             if field.message_type is not None and depth == 0:
                 continue
             one = _values(field, depth)
-            if field.is_repeated:
+            if is_repeated(field):
                 found = draw(st.lists(one, max_size=2))
                 if field.message_type is not None:
                     getattr(made, field.name).extend(found)
@@ -265,7 +294,7 @@ def test_messages_are_counted_as_they_are_parsed(request):
 def _within(message):
     for field, found in message.ListFields():
         if field.message_type is not None:
-            for one in found if field.is_repeated else [found]:
+            for one in found if is_repeated(field) else [found]:
                 yield one
                 yield from _within(one)
 

@@ -10,6 +10,7 @@ refused series so says which data point it was.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -75,6 +76,7 @@ _SHADOWED = (
     "scope or the kind of data"
 )
 _STALE = "no value was recorded"
+_NAN = "no value"
 
 
 @attrs.frozen(kw_only=True)
@@ -142,11 +144,16 @@ class _Translation:
         self._data_points = 0
         self._refused: Counter[tuple[str, str]] = Counter()
         self._stale = 0
+        self._nan = 0
         self._label_sets: dict[tuple[tuple[str, str], ...], int] = {}
         self._seen: set[tuple[int, int, str, str]] = set()
 
     def result(self) -> Exported:
         shadowed = self._labeller.shadowed
+        passed_over = (
+            Refused(reason=_STALE, code="stale_marker", points=self._stale),
+            Refused(reason=_NAN, code="not_a_number", points=self._nan),
+        )
         return Exported(
             translated=Translated(
                 batch=self._batch,
@@ -154,9 +161,7 @@ class _Translation:
                     Refused(reason=reason, code=code, points=points)
                     for (reason, code), points in self._refused.items()
                 ),
-                passed_over=(Refused(reason=_STALE, code="stale_marker", points=self._stale),)
-                if self._stale
-                else (),
+                passed_over=tuple(one for one in passed_over if one.points),
             ),
             owners=self._owners,
             warnings=(f"{shadowed} {_SHADOWED}",) if shadowed else (),
@@ -219,12 +224,15 @@ class _Translation:
         self._spend(size_of(point), name, labels)
         plain = self._plain(labels)
         label_set = self._label_set(labels)
-        parts = list(parts_of(point))
+        every = list(parts_of(point))
+        # Not a number says that there is no value, as a quantile of what observed nothing.
+        parts = [part for part in every if not math.isnan(part.value)]
         keys = [(label_set, time_ms, name + part.suffix, part.bound) for part in parts]
         if not self._seen.isdisjoint(keys):
             # The store would keep one of the two, and nobody could tell which.
             return Unfit(code="duplicate", reason=_DUPLICATE)
         self._seen.update(keys)
+        self._nan += len(every) - len(parts)
         for part in parts:
             series = self._batch.series.add()
             series.CopyFrom(plain)
