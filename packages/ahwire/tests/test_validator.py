@@ -128,6 +128,31 @@ def test_labels_of_known_series_count_towards_the_limit_of_a_batch():
     assert "5 labels" in found
 
 
+def known_ones(limits):
+    validator = Validator(limits=limits)
+    for name in "mno":
+        validator.validate(batch(series(name, [("a", "1")])), now_ms=NOW)
+    return validator
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_known_series_among_others_must_have_finite_values_too(value):
+    items = [series(name, [("a", "1")]) for name in "mno"]
+    items[1].points[0].value = value
+    found = known_ones(Limits()).validate(batch(*items), now_ms=NOW)
+    assert [one.index for one in found.series] == [0, 2]
+    assert [(one.index, one.code) for one in found.rejected] == [(1, "not_finite")]
+
+
+@pytest.mark.parametrize("twice", [0, 1, 2])
+def test_points_of_known_series_count_towards_the_limit_of_a_batch(twice):
+    limits = Limits(points_per_batch=3)
+    items = [series(name, [("a", "1")]) for name in "mno"]
+    items[twice].points.add(ts_ms=NOW, value=2.0)
+    with pytest.raises(TooLargeError, match="the batch has 4 points; at most 3 are taken"):
+        known_ones(limits).validate(batch(*items), now_ms=NOW)
+
+
 def test_series_that_was_clean_is_known_again_with_other_points():
     validator = Validator()
     labels = [("b", "2"), ("a", "1")]

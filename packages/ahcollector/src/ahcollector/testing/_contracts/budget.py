@@ -95,6 +95,14 @@ class BudgetStoreContract:
         (window,) = await store.take([_change(1, hour=_THIS_HOUR + 25, start=later)], now=later)
         assert window.begun == 1, "what was forgotten is begun anew"
 
+    async def test_forgotten_series_is_begun_anew_though_nobody_looked_meanwhile(self) -> None:
+        """What is too old does not count as known because it is still there."""
+        store = await self.new()
+        await store.take([_change(1)], now=_NOW)
+        later = _NOW + 25 * _HOUR
+        (window,) = await store.take([_change(1, hour=_THIS_HOUR + 25, start=later)], now=later)
+        assert window == Window(start=later, first=True, begun=1)
+
     async def test_agents_are_apart(self) -> None:
         """Changes of several agents are taken together, and each comes back in its place."""
         store = await self.new()
