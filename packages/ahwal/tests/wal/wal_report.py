@@ -1,7 +1,7 @@
 """What the long tests of the WAL counted, and the page that says so.
 
-As a program it runs them and writes `docs/reference/nightly.md`; nothing on that page is typed by
-hand::
+As a program it runs them and writes `docs/reference/nightly.md`, up to the part of another library;
+nothing before that is typed by hand::
 
     python packages/ahwal/tests/wal/wal_report.py [options of pytest]
 """
@@ -23,6 +23,7 @@ REPORT_VARIABLE = "AH_WAL_REPORT"
 FOLDER = "packages/ahwal/tests/wal"
 SOURCES = ("packages/ahwal/src/ahwal/wal", "packages/ahwal/src/ahwal/testing")
 PAGE = Path("docs/reference/nightly.md")
+OTHERS = "## The nightly run of ahrules"
 COMMAND = [
     *("pytest", "-q", "--hypothesis-profile=nightly", "-m", "nightly or not nightly", FOLDER),
 ]
@@ -128,7 +129,8 @@ def main() -> None:
         found = json.loads(path.read_text(encoding="utf-8"))
     seconds, code = time.monotonic() - started, done.returncode
     text = page(found, begun=begun, commit=commit, seconds=seconds, code=code)
-    (root / PAGE).write_text(text, encoding="utf-8")
+    _, part, rest = (root / PAGE).read_text(encoding="utf-8").partition(OTHERS)
+    (root / PAGE).write_text("\n".join(filter(None, (text, part + rest))), encoding="utf-8")
     sys.exit(code)
 
 

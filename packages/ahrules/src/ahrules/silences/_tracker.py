@@ -20,6 +20,8 @@ ok, agent.up or group.up. *Silenced* means that a silence holds for this event n
 | told  | a reminder       | yes      | told | suppressed, `silence:<id>`                          |
 
 *Told* is what began while as many were held back as may be: it went out although it was silenced.
+Once there were more of these than may be held back it is not known any more which they are: from
+then on every end goes out as it is.
 
 An event that comes suppressed already passes as it is and changes no state: who suppressed it
 (flapping, a group) owes it.
@@ -133,7 +135,7 @@ class SuppressionTracker:
         held_max: How many alerts and agents may be held back. Once so many are, events that a
             silence would hold back are told: rather a message too many than one that is lost. What
             was told so is told to its end. Of so many more it is known which were; once there are
-            still more, every end of what is not held back is told, silenced or not.
+            still more, every end is told from then on, silenced or not.
     """
 
     def __init__(self, silences: SilenceSet | None = None, *, held_max: int = 100_000) -> None:
@@ -174,8 +176,9 @@ class SuppressionTracker:
         key = event_key(event)
         held = self._held.get(key)
         following, marked = mark_event(held, event, self._silences.active(event, now))
-        if marked is not event and held is None and self._is_told_anyway(key, event, following):
+        if marked is not event and self._is_told_anyway(key, event, following):
             self._overflow_total += 1
+            self._held.pop(key)
             return event
         if following is None:
             self._held.pop(key)
@@ -186,7 +189,7 @@ class SuppressionTracker:
         return marked
 
     def _is_told_anyway(self, key: EventKey, event: Event, following: HeldEvent | None) -> bool:
-        """Whether an event of a free key goes out although a silence holds for it."""
+        """Whether an event goes out although it is to be suppressed."""
         if following is None:
             if not _ends(event):
                 return False
@@ -194,7 +197,7 @@ class SuppressionTracker:
             self._spilled.pop(key, None)
             return was_spilled or self._tells_ends
         if key not in self._spilled:
-            if len(self._held) < self._held_max:
+            if self._held.get(key) is not None or len(self._held) < self._held_max:
                 return False
             if len(self._spilled) < self._held_max:
                 self._spilled[key] = None
