@@ -348,7 +348,7 @@ def test_the_queue_of_deadlines_agrees_with_a_plain_walk(steps):
                         await presence.confirm(transition)
                     found += page
                 downs = [t for t in found if t.kind is TransitionKind.DOWN and t.occurred_at == now]
-                assert due <= {transition.agent.agent_id for transition in downs}
+                assert due == {transition.agent.agent_id for transition in downs}
                 assert all(
                     state.down_since is not None or state.due_ms >= to_ms(now)
                     for state in states.values()

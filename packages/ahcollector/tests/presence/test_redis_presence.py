@@ -96,6 +96,17 @@ async def test_a_lease_from_a_clock_that_was_ahead_binds_nobody(shared):
     assert (await other.drain_seen(500)).seen == lease.seen
 
 
+async def test_a_lease_holds_although_the_other_clock_is_a_little_behind(shared):
+    ahead, right = FakeClock(), FakeClock()
+    ahead.step_wall(1.5)
+    one, other = shared(clock=ahead), shared(clock=right)
+    await one.touch(A, T0, None)
+    assert len(await one.expire(T0 + 100, 500)) == 1
+    assert len((await one.drain_seen(500)).seen) == 1
+    assert await other.pending(500) == []
+    assert (await other.drain_seen(500)).seen == ()
+
+
 async def test_contacts_of_a_process_that_died_are_told_after_their_lease(shared):
     clock = FakeClock()
     one, other = shared(clock=clock), shared(clock=clock)

@@ -1,6 +1,6 @@
 -- Lease contacts. ARGV: limit, holder, its life, lease's now in ms, lease in ms. Returns {lease id,
 -- agent, last seen, agent, …}. First it takes back what was leased to a process that is gone: its
--- lease ended (or ends further ahead than any can), or the holder began another life.
+-- lease ended (or ends much further ahead than any can), or the holder began another life.
 
 local limit, holder, life = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local now, lease = tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -9,7 +9,7 @@ local ended = {}
 for i = 1, #fields, 2 do
   local held = cjson.decode(fields[i + 1])
   local left = held.ends_ms - now
-  if left <= 0 or left > lease or (held.holder == holder and held.life ~= life) then
+  if left <= 0 or left > 2 * lease or (held.holder == holder and held.life ~= life) then
     ended[#ended + 1] = {number = tonumber(fields[i]), agents = held.agents}
   end
 end

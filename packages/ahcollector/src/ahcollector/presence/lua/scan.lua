@@ -4,8 +4,8 @@
 -- applied to all, and then nothing is decided; `due` counts those who could still go down.
 --
 -- An agent's intents are leased together to the holder that gets them, so that two processes do not
--- work on the same ones, nor on two of one agent. A lease that ends further ahead than any can was
--- written under another clock, and binds nobody.
+-- work on the same ones, nor on two of one agent. A lease that ends much further ahead than any can
+-- (its holder's clock may be a little ahead) was written under another clock, and binds nobody.
 
 local limit, holder, lease_now, lease = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local now = ARGV[5]
@@ -20,7 +20,7 @@ local function is_foreign(id)
   end
   local until_, who = string.match(text, '^(%S+) (.*)$')
   local left = tonumber(until_) - lease_now
-  return who ~= holder and left > 0 and left <= lease
+  return who ~= holder and left > 0 and left <= 2 * lease
 end
 
 local function hand_out(id, intents)

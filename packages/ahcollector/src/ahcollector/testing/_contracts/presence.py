@@ -227,6 +227,16 @@ class PresenceContract(PresenceReports):
         assert (down.kind, up.kind) == (TransitionKind.DOWN, TransitionKind.UP)
         assert up.seq == down.seq + 1
 
+    async def test_a_sign_of_life_in_the_last_moment_counts(self) -> None:
+        """Also when a scan has looked at the agent in the second of its deadline."""
+        presence = await self.new()
+        await presence.touch(A, T0 + 0.5, None)
+        assert await presence.expire(T0 + 90.25, 500) == []
+        await presence.touch(A, T0 + 90.375, None)
+        assert await presence.expire(T0 + 90.75, 500) == []
+        assert await presence.expire(T0 + 180.375, 500) == []
+        assert len(await presence.expire(T0 + 180.5, 500)) == 1
+
     async def test_steps_of_the_clock_lose_no_agent(self) -> None:
         """C17. After a step back the deadline counts from the newest receipt, by the new clock."""
         presence = await self.new()
