@@ -1,8 +1,10 @@
 """Damage of a file costs what is damaged, is counted, and stops nothing."""
 
 import logging
+import os
 import stat
 
+import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -99,6 +101,20 @@ async def test_no_agent_id_leads_out_of_the_directory(store, tmp_path, agent_id)
     assert (await store.load(agent_id, now=NOW)).window.begun == 3
     (only,) = tmp_path.rglob("*.series")
     assert only.parent == tmp_path / "series"
+
+
+async def test_disk_that_hangs_holds_no_batch_up(store, tmp_path):
+    (tmp_path / "series").mkdir()
+    pipe = tmp_path / "series" / "a1.series"
+    os.mkfifo(pipe)
+    try:
+        with anyio.move_on_after(0.05) as scope:
+            await store.load("a1", now=NOW)
+        assert scope.cancelled_caught
+    finally:
+        # Lets the thread go that still waits for a writer.
+        os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))
+        pipe.unlink()
 
 
 async def test_directory_that_cannot_be_written_is_an_error_with_a_way_out(tmp_path):
