@@ -1,4 +1,4 @@
-"""Redis is gone for five minutes, or the whole collector for fifteen: no 401, and just the dead.
+"""Five minutes without Redis, or with a full bus, or fifteen without any: no 401, just the dead.
 
 Two doors on one real Redis, in simulated time. The agents send real requests and back off as the
 library's agent does: full jitter from 5 s to 300 s, never before `Retry-After`, and whoever hears
@@ -27,7 +27,7 @@ from ahcollector.registry import (
 )
 from ahcollector.testing import FakeClock, FakeHub
 from ahwire import Backoff, EventType, UUID7Generator, phase_offset
-from ahwire.agent_pb2 import MetricsBatch
+from ahwire.agent_pb2 import MetricsBatch, Point, Series
 
 pytestmark = [pytest.mark.service, pytest.mark.anyio, pytest.mark.fault]
 AGENTS, INTERVAL = 120, 30.0
@@ -59,10 +59,11 @@ class Door:
             negative=negative,
             clock=clock,
         )
+        self.bus = ListBus()
         self.app = ingest_app(
             resolver=resolver,
             presence=self.presence,
-            bus=ListBus(),
+            bus=self.bus,
             settings=CompanySettingsCache(hub=None, clock=clock),
             clock=clock,
             rng=random.Random(5),
@@ -126,9 +127,11 @@ class World:
             return
         status, retry_after = 0, None
         if self.doors:
+            point = Point(ts_ms=round(self.clock.time() * 1000), value=1.0)
+            batch = MetricsBatch(seq=1, series=[Series(name="up", points=[point])])
             reply = await self.rng.choice(self.doors).http.post(
                 "/agent/v1/metrics",
-                content=MetricsBatch(seq=1).SerializeToString(),
+                content=batch.SerializeToString(),
                 headers={
                     "Authorization": f"Bearer token-{n}",
                     "X-AH-Proto": "1",
@@ -205,6 +208,25 @@ async def test_fifteen_minutes_without_any_collector_end_with_exactly_the_dead(w
     back = world.clock.time()
     await world.live(round(GRACE + THRESHOLD + 3 * SCAN) + 30)
     assert world.statuses == {202}
+    downs = await world.downs()
+    assert set(downs) == {f"agent-{n}" for n in died}
+    latest = back + GRACE + THRESHOLD + 3 * SCAN
+    assert all(event.occurred_at.timestamp() <= latest for event in downs.values())
+
+
+async def test_a_bus_that_is_full_for_five_minutes_makes_no_false_down(world):
+    """Whoever hears 503 backs off for longer than its silence may last; nobody was blind here."""
+    for door in world.doors:
+        door.bus.full = True
+    await world.live(150)
+    died = world.rng.sample(range(AGENTS), 3)
+    world.died.update(died)
+    await world.live(150)
+    for door in world.doors:
+        door.bus.full = False
+    back = world.clock.time()
+    await world.live(round(GRACE + THRESHOLD + 3 * SCAN) + 30)
+    assert world.statuses == {202, 503}
     downs = await world.downs()
     assert set(downs) == {f"agent-{n}" for n in died}
     latest = back + GRACE + THRESHOLD + 3 * SCAN

@@ -68,9 +68,10 @@ class SameAsMemory(RuleBasedStateMachine):
         agent=AGENTS,
         interval=INTERVALS,
         skew=st.sampled_from([0, 0, 0, -0.0005, -40, 3_600]),
+        waits=st.sampled_from([0.0, 0.0, 300.0, 59.9995]),
     )
-    def touch(self, process, agent, interval, skew):
-        self.do(process, "touch", agent, self.now + skew, interval)
+    def touch(self, process, agent, interval, skew, waits):
+        self.do(process, "touch", agent, self.now + skew, interval, waits_seconds=waits)
 
     @rule(process=PROCESSES, agents=st.lists(AGENTS, min_size=2, max_size=7), interval=INTERVALS)
     def touch_at_once(self, process, agents, interval):

@@ -97,6 +97,8 @@ def _limits(settings: ServerSettings) -> IngestLimits:
             point_age_seconds=ingest.point_age_hours_max * 3600,
             point_future_seconds=ingest.point_future_seconds_max,
         ),
+        # Two uses of one fact: how long an agent may wait that was told to come later.
+        backoff_seconds_max=settings.alerting.blind_grace_max_seconds,
         metrics_burst=ingest.metrics_burst,
         metrics_per_minute_min=ingest.metrics_per_minute_min,
         points_per_minute=ingest.points_per_minute,

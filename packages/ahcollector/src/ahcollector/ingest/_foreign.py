@@ -23,7 +23,7 @@ from starlette.requests import Request
 
 from ahcollector.errors import RequestRefusedError
 from ahcollector.ingest._batches import BatchIntake
-from ahcollector.ingest._gate import Gate
+from ahcollector.ingest._gate import Gate, Pass
 from ahcollector.ingest.limits import IngestLimits
 from ahcollector.metrics import INGEST_DROPPED_POINTS, Metrics
 from ahwire.agent_pb2 import MetricsAck, MetricsBatch
@@ -155,6 +155,10 @@ class ForeignDoor:
         """
         passed = await self._gate.foreign(request.headers)
         request.state.agent_id = passed.agent.agent_id
+        async with self._gate.answered(passed.agent):
+            return await self._take(request, passed, translate)
+
+    async def _take(self, request: Request, passed: Pass, translate: Translate) -> Taken:
         translated = await translate(request)
         points = _points(translated)
         most = self._limits.batch.points_per_batch

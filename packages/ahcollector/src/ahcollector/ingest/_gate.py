@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import math
 from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 import attrs
@@ -25,6 +27,17 @@ from ahwire.status import Code
 __all__ = ["Gate", "Pass"]
 
 _log = logging.getLogger("ahcollector.ingest")
+
+# The answers after which an agent keeps its batch and backs off.
+_COMES_LATER = frozenset(
+    {
+        Code.TIMEOUT,
+        Code.UPGRADE_REQUIRED,
+        Code.RATE_LIMITED,
+        Code.SERVER_ERROR,
+        Code.UNAVAILABLE,
+    }
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -101,17 +114,34 @@ class Gate:
         """
         passed = await self._authenticate(headers)
         await self.touch(passed.agent, self._intervals.get(passed.agent.agent_id))
-        check_protocol(headers.get("x-ah-proto"))
-        interval = self._interval(passed.agent)
-        wait = self._metrics_rate.take(
-            passed.agent.agent_id,
-            now=self._clock.monotonic(),
-            per_second=max(self._limits.metrics_per_minute_min, metrics_per_minute(interval))
-            / 60.0,
-            burst=self._limits.metrics_burst,
-        )
-        _refuse_over_rate(wait, "batches")
+        async with self.answered(passed.agent):
+            check_protocol(headers.get("x-ah-proto"))
+            interval = self._interval(passed.agent)
+            wait = self._metrics_rate.take(
+                passed.agent.agent_id,
+                now=self._clock.monotonic(),
+                per_second=max(self._limits.metrics_per_minute_min, metrics_per_minute(interval))
+                / 60.0,
+                burst=self._limits.metrics_burst,
+            )
+            _refuse_over_rate(wait, "batches")
         return passed
+
+    @asynccontextmanager
+    async def answered(self, agent: AgentRef) -> AsyncIterator[None]:
+        """Surround what becomes of an admitted request at a metrics door.
+
+        Whoever is told to come later, or gets no readable answer, keeps its batch and backs off, up
+        to `backoff_seconds_max`: longer than its silence may last. Presence is told so, or a full
+        bus would make living agents count as down.
+        """
+        try:
+            yield
+        except Exception as error:
+            if not isinstance(error, RequestRefusedError) or error.code in _COMES_LATER:
+                interval = self._intervals.get(agent.agent_id)
+                await self.touch(agent, interval, waits_seconds=self._limits.backoff_seconds_max)
+            raise
 
     async def foreign(self, headers: Headers) -> Pass:
         """Admit a request to a metrics door of another protocol, which knows none of our headers.
@@ -185,10 +215,14 @@ class Gate:
             self._intervals.popitem(last=False)
         await self.touch(agent, interval)
 
-    async def touch(self, agent: AgentRef, interval_seconds: float | None) -> None:
+    async def touch(
+        self, agent: AgentRef, interval_seconds: float | None, *, waits_seconds: float = 0.0
+    ) -> None:
         """Tell presence of a sign of life; its failure costs no data, so it is only noted."""
         try:
-            await self._presence.touch(agent, self._clock.time(), interval_seconds)
+            await self._presence.touch(
+                agent, self._clock.time(), interval_seconds, waits_seconds=waits_seconds
+            )
         except PresenceError as error:
             if not self._presence_failing:
                 _log.error("signs of life cannot be kept", extra={"error": str(error)})

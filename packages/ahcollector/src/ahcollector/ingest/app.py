@@ -39,10 +39,10 @@ from ahcollector.errors import HubError
 from ahcollector.hub.base import Hub
 from ahcollector.ingest._answers import answer
 from ahcollector.ingest._batches import BatchIntake
-from ahcollector.ingest._body import interval_named, parse, parse_batch, read_body
+from ahcollector.ingest._body import BodyReader, interval_named, read_body
 from ahcollector.ingest._document import show_document
 from ahcollector.ingest._foreign import ForeignDoor
-from ahcollector.ingest._gate import Gate
+from ahcollector.ingest._gate import Gate, Pass
 from ahcollector.ingest._headers import (
     Format,
     IPNetwork,
@@ -121,11 +121,13 @@ def ingest_app(
         bus=bus, budget=budget, keeper=keeper, clock=clock, limits=limits, metrics=metrics
     )
     foreign = ForeignDoor(gate=gate, intake=intake, limits=limits, metrics=metrics)
-    remote_write = RemoteWriteDoor(door=foreign, limits=limits)
-    otlp = OtlpDoor(door=foreign, limits=limits, clock=clock)
+    reader = BodyReader()
+    remote_write = RemoteWriteDoor(door=foreign, reader=reader, limits=limits)
+    otlp = OtlpDoor(door=foreign, reader=reader, limits=limits, clock=clock)
     doors = _Doors(
         gate=gate,
         intake=intake,
+        reader=reader,
         settings=settings,
         hub=hub,
         enroll=enroll,
@@ -173,6 +175,7 @@ class _Doors:
         *,
         gate: Gate,
         intake: BatchIntake,
+        reader: BodyReader,
         settings: CompanySettingsCache,
         hub: Hub | None,
         enroll: EnrollProxy | None,
@@ -182,6 +185,7 @@ class _Doors:
     ) -> None:
         self._gate = gate
         self._intake = intake
+        self._reader = reader
         self._settings = settings
         self._hub = hub
         self._enroll = enroll
@@ -192,10 +196,14 @@ class _Doors:
     async def metrics(self, request: Request) -> Response:
         passed = await self._gate.metrics(request.headers)
         request.state.agent_id = passed.agent.agent_id
+        async with self._gate.answered(passed.agent):
+            return await self._metrics(request, passed)
+
+    async def _metrics(self, request: Request, passed: Pass) -> Response:
         form, body = await self._body(
             request, self._limits.compressed_bytes_max, self._limits.plain_bytes_max
         )
-        batch = parse_batch(body, form, series_max=self._limits.batch.points_per_batch)
+        batch = await self._reader.batch(body, form, self._limits.batch)
         await self._gate.heard_interval(passed.agent, interval_named(batch))
         company = self._settings.current(passed.agent.company_id)
         outcome = await self._intake.take(
@@ -266,7 +274,7 @@ class _Doors:
     async def _small(self, request: Request, message: type[M]) -> M:
         most = self._limits.small_body_bytes_max
         form, body = await self._body(request, most, most)
-        return parse(body, message, form)
+        return await self._reader.small(body, message, form)
 
     async def _body(
         self, request: Request, compressed_bytes_max: int, plain_bytes_max: int

@@ -38,6 +38,8 @@ class IngestLimits:
         bus_full_retry_seconds: What an agent is told to wait when the bus is full.
         renew_before_seconds: A token that ends within this time should be renewed.
         renew_advice_seconds: How often an agent is told so.
+        backoff_seconds_max: The longest wait of agents that were told to come later: so much longer
+            they may be silent.
     """
 
     compressed_bytes_max: int = wire.MAX_COMPRESSED_BYTES
@@ -59,6 +61,7 @@ class IngestLimits:
     bus_full_retry_seconds: float = 5.0
     renew_before_seconds: float = 24 * 3600.0
     renew_advice_seconds: float = 600.0
+    backoff_seconds_max: float = 300.0
 
     @property
     def points_burst(self) -> float:

@@ -19,6 +19,7 @@ class Contact:
     agent: AgentRef
     now: float
     interval: str
+    waits_seconds: float = 0.0
 
     def fields(self, event_id: str) -> list[str]:
         """Return what the script takes."""
@@ -30,6 +31,7 @@ class Contact:
             repr(self.now),
             self.interval,
             event_id,
+            repr(float(self.waits_seconds)) if self.waits_seconds else "",
         ]
 
 

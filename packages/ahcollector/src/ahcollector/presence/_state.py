@@ -89,7 +89,7 @@ class AgentState:
         self.seq = max(to_ms(now), self.seq + 1)
         return self.seq
 
-    def heard(self, now: float, down_min_seconds: float) -> None:
+    def heard(self, now: float, down_min_seconds: float, waits_seconds: float) -> None:
         """Move last_seen and the deadline.
 
         The deadline counts from this contact even when an earlier one carried a later time: after
@@ -97,7 +97,7 @@ class AgentState:
         """
         self.last_seen = now if self.last_seen is None else max(self.last_seen, now)
         threshold = deadline_threshold(self.interval_seconds, down_min_seconds)
-        self.due_ms = max(to_ms(now + threshold), self.grace_until_ms)
+        self.due_ms = max(to_ms(now + (threshold + waits_seconds)), self.grace_until_ms)
 
     def wait_for(self, now: float, down_min_seconds: float, epoch: GraceEpoch | None) -> None:
         """Set the deadline of an agent that was not heard yet."""

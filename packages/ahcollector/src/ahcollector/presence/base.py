@@ -161,12 +161,20 @@ class Presence(Protocol):
     method may be repeated.
     """
 
-    async def touch(self, agent: AgentRef, now: float, interval_seconds: float | None) -> None:
+    async def touch(
+        self,
+        agent: AgentRef,
+        now: float,
+        interval_seconds: float | None,
+        *,
+        waits_seconds: float = 0.0,
+    ) -> None:
         """Note that `agent` was heard at `now`; an agent that was down comes up.
 
         `interval_seconds` None keeps the interval last known (or the default). The deadline becomes
-        `now` + `deadline_threshold`, not before the end of a running grace. A time before the last
-        one moves nothing back.
+        `now` + `deadline_threshold` + `waits_seconds`, not before the end of a running grace.
+        `waits_seconds` is how long the agent may be silent because it was told to come later; the
+        next contact sets the deadline anew. A time before the last one moves nothing back.
         """
         ...
 

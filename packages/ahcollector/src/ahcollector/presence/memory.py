@@ -195,11 +195,18 @@ class MemoryPresence:
 
     # --- who is there
 
-    async def touch(self, agent: AgentRef, now: float, interval_seconds: float | None) -> None:
+    async def touch(
+        self,
+        agent: AgentRef,
+        now: float,
+        interval_seconds: float | None,
+        *,
+        waits_seconds: float = 0.0,
+    ) -> None:
         """Note a contact."""
         state = self._get_or_add(agent, interval_seconds, told=True)
         before = state.last_seen
-        state.heard(now, self._down_min_seconds)
+        state.heard(now, self._down_min_seconds, waits_seconds)
         if before is None or now > before:
             self._contacts.heard(agent.agent_id, now)
         if state.down_since is not None:

@@ -146,10 +146,22 @@ class RedisPresence:
 
     # --- who is there
 
-    async def touch(self, agent: AgentRef, now: float, interval_seconds: float | None) -> None:
+    async def touch(
+        self,
+        agent: AgentRef,
+        now: float,
+        interval_seconds: float | None,
+        *,
+        waits_seconds: float = 0.0,
+    ) -> None:
         """Note a contact, together with others of this process."""
         check(agent, now)
-        contact = Contact(agent=agent, now=now, interval=interval_text(interval_seconds))
+        contact = Contact(
+            agent=agent,
+            now=now,
+            interval=interval_text(interval_seconds),
+            waits_seconds=waits_seconds,
+        )
         await self._contacts.put(contact)
 
     async def _write_contacts(self, contacts: Sequence[Contact]) -> None:

@@ -1,5 +1,5 @@
 -- Note contacts. ARGV: the contacts as JSON, each [agent, company, server, now, interval or "",
--- event id or ""]; down_min; the usual interval. Returns the places (from 0) of contacts whose agent
+-- event id or "", seconds that it was told to wait or ""]; down_min; the usual interval. Returns the places (from 0) of contacts whose agent
 -- is down and which brought no event id; if there are any, nothing at all was noted.
 --
 -- Few agents change more than when they were heard, so all sorted sets are written at the end, one
@@ -33,11 +33,12 @@ local function flush()
   due, up, fresh, up_by_company = {}, {}, {}, {}
 end
 
-local function note(s, now)
+local function note(s, now, waits)
   local instant = tonumber(now)
   local before = s.seen
   local newer = not before or instant > tonumber(before)
-  s.due = math.max(ms(instant + threshold(s.interval, down_min)), s.grace)
+  local silent = threshold(s.interval, down_min) + (tonumber(waits) or 0)
+  s.due = math.max(ms(instant + silent), s.grace)
   local due_text = int(s.due)
   local key = P .. 'a:' .. s.id
   if newer then
@@ -80,7 +81,7 @@ if #waiting > 0 then
 end
 
 for _, contact in ipairs(contacts) do
-  local id, co, srv, now, interval, event_id = unpack(contact)
+  local id, co, srv, now, interval, event_id, waits = unpack(contact)
   local s = states[id]
   if not s.known then
     create(s, co, srv, usual)
@@ -90,7 +91,7 @@ for _, contact in ipairs(contacts) do
     settle(s, co, srv)
   end
   pace(s, interval, '1')
-  local before = note(s, now)
+  local before = note(s, now, waits)
   if s.down then
     decide(s, 'up', now, event_id, before, '')
   end

@@ -46,6 +46,18 @@ class PresenceContract(PresenceReports):
         await presence.touch(A, T0 + 1, 30.0)
         assert len(await presence.expire(T0 + 92, 500)) == 1
 
+    async def test_who_was_told_to_come_later_may_be_silent_for_longer_once(self) -> None:
+        """The next contact sets the deadline anew; silence beyond the longer one is down."""
+        presence = await self.new()
+        await presence.touch(A, T0, None, waits_seconds=300.0)
+        await presence.touch(B, T0, None, waits_seconds=300.0)
+        assert await presence.expire(T0 + 390, 500) == []
+        await presence.touch(B, T0 + 390, None)
+        downs = await presence.expire(T0 + 390.001, 500)
+        assert [one.agent for one in downs] == [A]
+        downs = await presence.expire(T0 + 480.001, 500)
+        assert [one.agent for one in downs] == [A, B]
+
     async def test_a_contact_brings_a_down_agent_up_with_a_higher_seq(self) -> None:
         """Down, then up; in order, and the up knows since when it was down."""
         presence = await self.new()
