@@ -177,7 +177,7 @@ async def test_the_interval_a_batch_names_is_clamped_and_reaches_presence(world)
 
 async def test_presence_failing_costs_no_data(world, caplog):
     class Broken:
-        async def touch(self, *args):
+        async def touch(self, *args, **kwargs):
             raise PresenceError("no answer")
 
     gate_presence = Broken()
