@@ -35,7 +35,7 @@ def _bomb():
     return b"".join(pieces) + deflater.flush()
 
 
-def _field(number_, body):
+def field(number_, body):
     """A field of bytes, as a message has it."""
     length, size = b"", len(body)
     while size > 0x7F:
@@ -49,7 +49,7 @@ def _empties(path, room=PLAIN_BYTES - 64):
     *above, last = path
     body = bytes([last << 3 | 2, 0]) * (room // 2)
     for number_ in reversed(above):
-        body = _field(number_, body)
+        body = field(number_, body)
     return gzip.compress(body, 1)
 
 

@@ -6,9 +6,8 @@ import tracemalloc
 
 import anyio
 import pytest
+from any_messages import messages
 from google.protobuf import json_format
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -31,7 +30,6 @@ from otlp_exports import (
 )
 from otlp_floods import FLOODS
 
-from ahcollector.ingest._otlp_wire import may_hold_over, messages_in
 from ahcollector.store.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -189,66 +187,6 @@ async def test_c7_times_at_the_edges(world, ns, taken):
     assert len(stored(world)) == taken
 
 
-def is_repeated(field):
-    # Before version 6 of protobuf's library a field has only its label.
-    return field.is_repeated if hasattr(field, "is_repeated") else field.label == LABEL_REPEATED
-
-
-LABEL_REPEATED = 3
-
-
-def messages(descriptor, depth=9):
-    """Any message of a type, with what its fields allow and its senders would not."""
-
-    @st.composite
-    def build(draw):
-        made = descriptor._concrete_class()
-        for field in descriptor.fields:
-            if not draw(st.booleans()):
-                continue
-            if field.message_type is not None and depth == 0:
-                continue
-            one = _values(field, depth)
-            if is_repeated(field):
-                found = draw(st.lists(one, max_size=2))
-                if field.message_type is not None:
-                    getattr(made, field.name).extend(found)
-                else:
-                    getattr(made, field.name)[:] = found
-            elif field.message_type is not None:
-                getattr(made, field.name).CopyFrom(draw(one))
-            else:
-                setattr(made, field.name, draw(one))
-        return made
-
-    return build()
-
-
-times = st.sampled_from([0, 1, NOW_MS, NOW_NS - DAY_NS, NOW_NS, NOW_NS + 1, 2**64 - 1])
-SCALARS = {
-    FieldDescriptor.TYPE_DOUBLE: st.floats(),
-    FieldDescriptor.TYPE_BOOL: st.booleans(),
-    FieldDescriptor.TYPE_STRING: st.text(max_size=6)
-    | st.sampled_from(["service.name", "1", "By/s"]),
-    FieldDescriptor.TYPE_BYTES: st.binary(max_size=6),
-    FieldDescriptor.TYPE_ENUM: st.integers(0, 4),
-    FieldDescriptor.TYPE_FIXED64: times | st.integers(0, 2**64 - 1),
-    FieldDescriptor.TYPE_UINT64: st.integers(0, 3) | st.integers(0, 2**64 - 1),
-    FieldDescriptor.TYPE_INT64: st.integers(-(2**63), 2**63 - 1),
-    FieldDescriptor.TYPE_SFIXED64: st.integers(-(2**63), 2**63 - 1),
-    FieldDescriptor.TYPE_UINT32: st.integers(0, 2**32 - 1),
-    FieldDescriptor.TYPE_FIXED32: st.integers(0, 2**32 - 1),
-    FieldDescriptor.TYPE_INT32: st.integers(-(2**31), 2**31 - 1),
-    FieldDescriptor.TYPE_SINT32: st.integers(-(2**31), 2**31 - 1),
-}
-
-
-def _values(field, depth):
-    if field.message_type is not None:
-        return messages(field.message_type, depth - 1)
-    return SCALARS[field.type]
-
-
 def answered(make_world, body, media):
     """The answer to a body, and the world after it; no answer says that we have a defect."""
 
@@ -278,40 +216,6 @@ def test_any_message_is_answered(make_world, request, as_json):
     assert response.status_code == 200
     for series in stored(world):
         assert series[1:3] == ("acme", "web-1")
-
-
-@many
-@given(request=messages(ExportMetricsServiceRequest.DESCRIPTOR))
-def test_messages_are_counted_as_they_are_parsed(request):
-    body = request.SerializeToString()
-    count = sum(1 for _ in _within(request))
-    assert messages_in(body, 1_000_000) == count
-    if count:
-        assert messages_in(body, count - 1) == count
-        assert may_hold_over(body, count - 1)
-
-
-def _within(message):
-    for field, found in message.ListFields():
-        if field.message_type is not None:
-            for one in found if is_repeated(field) else [found]:
-                yield one
-                yield from _within(one)
-
-
-# Tags of messages, lengths, and what makes a walk stumble.
-WIRE = b"\x0a\x12\x2a\x3a\x00\x01\x02\x04\x80\x7b\x7c\x08\x09\x0d"
-
-
-@given(body=st.binary(max_size=40) | st.lists(st.sampled_from(WIRE), max_size=20).map(bytes))
-def test_what_the_parser_can_read_is_counted_and_never_short(body):
-    try:
-        request = ExportMetricsServiceRequest.FromString(body)
-    except (DecodeError, ValueError):
-        return
-    counted, found = messages_in(body, 1_000_000), sum(1 for _ in _within(request))
-    assert counted is None or counted >= found
-    assert not found or may_hold_over(body, found - 1)
 
 
 async def test_c6_the_same_export_three_times_is_one_sample_a_timestamp(world):

@@ -17,6 +17,8 @@ _SERIES_TAG = MetricsBatch.SERIES_FIELD_NUMBER << 3 | 2
 _TAG_MIN = 1 << 3
 _CONTINUES = 0x80
 _VARINT_BYTES_MAX = 10
+# A batch has four fields beside its series. Each that is kept apart costs more than its bytes.
+_OTHERS_MAX = 1_000
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 
 
@@ -56,8 +58,8 @@ def take_apart(body: bytes, *, series_max: int) -> RawBatch | None:
         series_max: a body of more series is not cut.
 
     Returns:
-        None when it cannot be cut: it has more series, is written in an unusual way, or is no
-        readable batch. The whole parser then tells which.
+        None when it cannot be cut: it has more series, a thousand other fields, is written in an
+        unusual way, or is no readable batch. The whole parser then tells which.
 
     Raises:
         google.protobuf.message.DecodeError: what is not series cannot be read.
@@ -77,7 +79,7 @@ def take_apart(body: bytes, *, series_max: int) -> RawBatch | None:
             else:
                 start, at = at, _end_of_field(body, at)
                 rest.append(body[start:at])
-            if at > size or len(series) > series_max:
+            if at > size or len(series) > series_max or len(rest) > _OTHERS_MAX:
                 return None
     except (_UnusualError, IndexError):
         return None

@@ -1,27 +1,178 @@
-"""Bodies: read under a clock and two limits, then understood."""
+"""Bodies: read under a clock and two limits, then understood at a bounded cost.
+
+A body that is within its limits of size can still ask for much: an empty message is two bytes on
+the wire, three in JSON, and fifty to a hundred in memory. So what can have more pieces than an
+honest body is counted before it is parsed and refused, and what takes long is done beside the event
+loop, a few bodies at a time.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
-from typing import TypeVar
+import functools
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeVar
 
 import anyio
+import anyio.to_thread
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
 
 from ahcollector.errors import RequestRefusedError
 from ahcollector.ingest._headers import Format
+from ahcollector.ingest._wire_count import PieceCounter
 from ahwire import BadBodyError, TooLargeError, UnsupportedEncodingError
-from ahwire.agent_pb2 import MetricsBatch
+from ahwire.agent_pb2 import MetricsBatch, Series
 from ahwire.batch import RawBatch, take_apart
 from ahwire.codec import Decompressor
+from ahwire.limits import Limits
 from ahwire.status import Code
 
-__all__ = ["interval_named", "parse", "parse_batch", "read_body", "render"]
+__all__ = [
+    "JSON_BYTES_AT_ONCE",
+    "BodyReader",
+    "as_refusals",
+    "interval_named",
+    "parse",
+    "read_body",
+    "refuse_wide_json",
+    "render",
+]
+
+JSON_BYTES_AT_ONCE = 16 << 10
+"""Smaller bodies of JSON are parsed in less time than another thread takes to begin."""
 
 _JSON_DEPTH_MAX = 16
+_THREADS_MAX = 2
+# What a body of JSON may have for each point that may come, more than any that fits has.
+_JSON_OBJECTS_A_POINT = 15
+_JSON_VALUES_A_POINT = 25
+# The same as points, for bodies that carry none: some thousands of facts of a machine.
+_SMALL_AS_POINTS = 1_000
+# A series that is longer than this has its own pieces counted.
+_SERIES_BYTES_LOOKED_AT = 512 << 10
+# What part of a full batch a body may have in it that is not cut where its series end.
+_WHOLE_SHARE = 4
+
+_BATCHES = PieceCounter(MetricsBatch)
+_SERIES = PieceCounter(Series)
+
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+
+
+class BodyReader:
+    """Understands bodies, what takes long beside the event loop.
+
+    Args:
+        threads_max: How many bodies are understood beside it at once; others wait for their turn,
+            so that what they take of memory is bounded.
+    """
+
+    def __init__(self, *, threads_max: int = _THREADS_MAX) -> None:
+        self._threads = anyio.CapacityLimiter(threads_max)
+
+    async def aside(self, understand: Callable[[], T], *, slow: bool) -> T:
+        """Return what a body means; what is slow is found out in a thread.
+
+        A body takes a bounded time, so that a thread is waited for even by who is cancelled: were
+        it left behind, those who send and go away could have any number of them.
+        """
+        if not slow:
+            return understand()
+        return await anyio.to_thread.run_sync(understand, limiter=self._threads)
+
+    async def batch(self, body: bytes, form: Format, limits: Limits) -> MetricsBatch | RawBatch:
+        """Read a batch, its series only as far as must be: see `ahwire.batch.take_apart`.
+
+        Raises:
+            RequestRefusedError: bad_request, or too_large: it has more in it than a full batch.
+        """
+        if form is Format.JSON:
+            refuse_wide_json(body, points_max=limits.points_per_batch)
+            return await self._parsed(body, MetricsBatch, form)
+        most = limits.points_per_batch * (1 + limits.labels_per_series + 1)
+        await self._count_pieces(body, most)
+        raw = _taken_apart(body, limits)
+        if raw is None:
+            # No encoder writes it so, or it has too many series, and all of it is parsed at once.
+            await self._count_pieces(body, most // _WHOLE_SHARE)
+            return parse(body, MetricsBatch, form)
+        return raw
+
+    async def small(self, body: bytes, message: type[M], form: Format) -> M:
+        """Read another message than a batch.
+
+        Raises:
+            RequestRefusedError: bad_request, or too_large.
+        """
+        if form is Format.JSON:
+            refuse_wide_json(body, points_max=_SMALL_AS_POINTS)
+        return await self._parsed(body, message, form)
+
+    async def _count_pieces(self, body: bytes, pieces_max: int) -> None:
+        if _BATCHES.may_hold_over(body, pieces_max):
+            count = functools.partial(_BATCHES.count, body, pieces_max=pieces_max)
+            with as_refusals():
+                await self.aside(count, slow=True)
+
+    async def _parsed(self, body: bytes, message: type[M], form: Format) -> M:
+        slow = form is Format.JSON and len(body) > JSON_BYTES_AT_ONCE
+        return await self.aside(functools.partial(parse, body, message, form), slow=slow)
+
+
+def _taken_apart(body: bytes, limits: Limits) -> RawBatch | None:
+    # What cannot be cut, or cannot be read, is left to the parser of the whole.
+    with contextlib.suppress(DecodeError):
+        raw = take_apart(body, series_max=limits.points_per_batch)
+        if raw is not None and len(body) > _SERIES_BYTES_LOOKED_AT:
+            _refuse_wide_series(raw.series, limits)
+        return raw
+    return None
+
+
+def _refuse_wide_series(series: Sequence[bytes], limits: Limits) -> None:
+    """Refuse a series that has more in it than any that an agent makes, which would take long."""
+    if max(map(len, series), default=0) <= _SERIES_BYTES_LOOKED_AT:
+        return
+    most = limits.points_per_batch + 2 * limits.labels_per_series
+    with as_refusals():
+        for one in series:
+            if len(one) > _SERIES_BYTES_LOOKED_AT:
+                _SERIES.check(one, pieces_max=most)
+
+
+@contextmanager
+def as_refusals() -> Iterator[None]:
+    """Let what bodies are refused for leave as the answer that it is."""
+    try:
+        yield
+    except TooLargeError as error:
+        raise RequestRefusedError(Code.TOO_LARGE, str(error)) from error
+    except BadBodyError as error:
+        raise RequestRefusedError(Code.BAD_REQUEST, str(error)) from error
+
+
+def refuse_wide_json(body: bytes, *, points_max: int) -> None:
+    """Return when a body of JSON has no more in it than so many points can.
+
+    JSON is read slowly, some microseconds for each thing in it: nothing that is no honest body is
+    read at all.
+
+    Raises:
+        RequestRefusedError: too_large.
+    """
+    if len(body) <= JSON_BYTES_AT_ONCE:
+        return
+    for piece, each, what in (
+        (b"{", _JSON_OBJECTS_A_POINT, "objects"),
+        (b",", _JSON_VALUES_A_POINT, "values"),
+    ):
+        most = each * points_max
+        if body.count(piece) > most:
+            raise _too_large(f"the body has over {most} {what}: send less at once")
 
 
 async def read_body(
@@ -82,16 +233,17 @@ def parse(body: bytes, message: type[M], form: Format, *, depth_max: int = _JSON
     parsed = message()
     try:
         if form is Format.JSON:
-            if not body.lstrip(b" \t\r\n").startswith(b"{"):
-                raise ValueError("no JSON object")  # the parser takes an empty list for one
-            json_format.Parse(
-                body, parsed, ignore_unknown_fields=True, max_recursion_depth=depth_max
+            json_format.ParseDict(
+                _json_object(body),
+                parsed,
+                ignore_unknown_fields=True,
+                max_recursion_depth=depth_max,
             )
         else:
             parsed.ParseFromString(body)
-    except (DecodeError, json_format.ParseError, ValueError, RecursionError):
-        # ValueError: text that is no UTF-8, or half of a surrogate pair. From None, so that no
-        # trace quotes the body either.
+    except (DecodeError, json_format.ParseError, ValueError, OverflowError, RecursionError):
+        # ValueError: text that is no UTF-8, or half of a surrogate pair; OverflowError: a number
+        # of more digits than a double has. From None, so that no trace quotes the body either.
         raise RequestRefusedError(
             Code.BAD_REQUEST,
             f"body is no readable {message.DESCRIPTOR.name} in {form.value}: check its encoding",
@@ -99,19 +251,26 @@ def parse(body: bytes, message: type[M], form: Format, *, depth_max: int = _JSON
     return parsed
 
 
-def parse_batch(body: bytes, form: Format, *, series_max: int) -> MetricsBatch | RawBatch:
-    """Read a batch, its series only as far as must be: see `ahwire.batch.take_apart`.
+def _json_object(body: bytes) -> dict[str, Any]:
+    found = json.loads(
+        body.decode("utf-8"), object_pairs_hook=_without_doubles, parse_constant=_no_json
+    )
+    if not isinstance(found, dict):
+        raise ValueError("no JSON object")
+    return found
 
-    Raises:
-        RequestRefusedError: bad_request.
-    """
-    if form is Format.PROTOBUF:
-        # What cannot be cut, or cannot be read, is left to the parser of the whole.
-        with contextlib.suppress(DecodeError):
-            raw = take_apart(body, series_max=series_max)
-            if raw is not None:
-                return raw
-    return parse(body, MetricsBatch, form)
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; of two keys alike, two readers could take different ones."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _no_json(word: str) -> NoReturn:
+    """Refuse NaN and Infinity, which Python reads and JSON does not have."""
+    raise ValueError(f"{word} is no JSON")
 
 
 def render(message: Message, form: Format) -> bytes:

@@ -28,7 +28,6 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-import anyio.to_thread
 from google.rpc import code_pb2
 from google.rpc.error_details_pb2 import BadRequest
 from google.rpc.status_pb2 import Status
@@ -43,7 +42,14 @@ from starlette.responses import Response
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import RequestRefusedError
 from ahcollector.ingest._answers import answer
-from ahcollector.ingest._body import parse, read_body
+from ahcollector.ingest._body import (
+    JSON_BYTES_AT_ONCE,
+    BodyReader,
+    as_refusals,
+    parse,
+    read_body,
+    refuse_wide_json,
+)
 from ahcollector.ingest._foreign import (
     ForeignDoor,
     Taken,
@@ -54,7 +60,7 @@ from ahcollector.ingest._foreign import (
 )
 from ahcollector.ingest._headers import Format, body_format
 from ahcollector.ingest._otlp_translate import NO_DATA_POINT, Exported, translate
-from ahcollector.ingest._otlp_wire import may_hold_over, messages_in
+from ahcollector.ingest._wire_count import PieceCounter
 from ahcollector.ingest.limits import IngestLimits
 from ahwire import now_ms
 from ahwire.status import Code
@@ -68,12 +74,11 @@ _TEXT_CHARS_MAX = 2000
 # Values of attributes may be lists of maps of lists; the messages around them take eight levels.
 _JSON_DEPTH_MAX = 64
 # Messages that a body may have for each point that may come: a point with ten attributes has 21.
-_MESSAGES_OVER = 25
-# Smaller bodies of JSON take no longer than a batch of ours does.
-_JSON_BYTES_AT_ONCE = 64 << 10
-# What a body of JSON may have for each point that may come, more than any that fits has.
-_JSON_OBJECTS_OVER = 15
-_JSON_VALUES_OVER = 25
+_PIECES_A_POINT = 25
+# What takes longer to understand than other requests should wait for.
+_BYTES_AT_ONCE = 256 << 10
+
+_EXPORTS = PieceCounter(ExportMetricsServiceRequest)
 
 _RPC_CODES: Mapping[Code, code_pb2.Code] = MappingProxyType(
     {
@@ -95,18 +100,22 @@ class OtlpDoor:
 
     Args:
         door: What every door of another protocol goes through.
+        reader: Has what takes long done beside the event loop.
         limits: What bodies are held to.
         clock: Time.
     """
 
-    def __init__(self, *, door: ForeignDoor, limits: IngestLimits, clock: AsyncClock) -> None:
+    def __init__(
+        self, *, door: ForeignDoor, reader: BodyReader, limits: IngestLimits, clock: AsyncClock
+    ) -> None:
         self._door = door
+        self._reader = reader
         self._limits = limits
         self._clock = clock
 
     async def metrics(self, request: Request) -> Response:
         """Answer a request that was understood."""
-        reading = _Reading(limits=self._limits, clock=self._clock)
+        reading = _Reading(reader=self._reader, limits=self._limits, clock=self._clock)
         taken = await self._door.take(request, reading.translate)
         exported = reading.exported
         assert exported is not None, "the entry calls translate once"
@@ -153,7 +162,8 @@ class OtlpDoor:
 class _Reading:
     """Reads one request, and keeps what the answer needs and the common entry does not."""
 
-    def __init__(self, *, limits: IngestLimits, clock: AsyncClock) -> None:
+    def __init__(self, *, reader: BodyReader, limits: IngestLimits, clock: AsyncClock) -> None:
+        self._reader = reader
         self._limits = limits
         self._clock = clock
         self.exported: Exported | None = None
@@ -169,48 +179,25 @@ class _Reading:
             plain_bytes_max=self._limits.plain_bytes_max,
             timeout_seconds=self._limits.body_timeout_seconds,
         )
-        message = await self._message(body, form)
-        self.exported = translate(
-            message,
-            now_ms=now_ms(self._clock),
-            limits=self._limits.batch,
-            bytes_max=self._limits.plain_bytes_max,
+        at_once = JSON_BYTES_AT_ONCE if form is Format.JSON else _BYTES_AT_ONCE
+        self.exported = await self._reader.aside(
+            functools.partial(self._understood, body, form, now_ms(self._clock)),
+            slow=len(body) > at_once,
         )
         return self.exported.translated
 
-    async def _message(self, body: bytes, form: Format) -> ExportMetricsServiceRequest:
-        read = functools.partial(
-            parse, body, ExportMetricsServiceRequest, form, depth_max=_JSON_DEPTH_MAX
-        )
-        most = self._limits.batch.points_per_batch
-        if form is Format.PROTOBUF:
-            _refuse_many_messages(body, _MESSAGES_OVER * most)
-            return read()
-        if len(body) <= _JSON_BYTES_AT_ONCE:
-            return read()
-        # JSON is read slowly, some microseconds for each thing in it: nothing that is no honest
-        # export is read at all, and the others do not wait for it.
-        _refuse_wide(body.count(b"{"), _JSON_OBJECTS_OVER * most, "objects")
-        _refuse_wide(body.count(b","), _JSON_VALUES_OVER * most, "values")
-        return await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
-
-
-def _refuse_many_messages(body: bytes, most: int) -> None:
-    if len(body) <= 2 * most or not may_hold_over(body, most):  # a message is two bytes at least
-        return
-    messages = messages_in(body, most)
-    if messages is None:
-        # Not left to the parser, which may be able to follow it.
-        raise RequestRefusedError(
-            Code.BAD_REQUEST, "body is no readable ExportMetricsServiceRequest: check its encoding"
-        )
-    _refuse_wide(messages, most, "messages")
-
-
-def _refuse_wide(count: int, most: int, what: str) -> None:
-    if count > most:
-        raise RequestRefusedError(
-            Code.TOO_LARGE, f"the body has over {most} {what}: send less at once"
+    def _understood(self, body: bytes, form: Format, received_at_ms: int) -> Exported:
+        batch = self._limits.batch
+        if form is Format.JSON:
+            refuse_wide_json(body, points_max=batch.points_per_batch)
+        else:
+            with as_refusals():
+                _EXPORTS.check(body, pieces_max=_PIECES_A_POINT * batch.points_per_batch)
+        return translate(
+            parse(body, ExportMetricsServiceRequest, form, depth_max=_JSON_DEPTH_MAX),
+            now_ms=received_at_ms,
+            limits=batch,
+            bytes_max=self._limits.plain_bytes_max,
         )
 
 

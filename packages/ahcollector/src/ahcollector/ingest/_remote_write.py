@@ -22,10 +22,10 @@ status  when
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import TypeVar
@@ -35,7 +35,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import PlainTextResponse, Response
 
 from ahcollector.errors import RequestRefusedError
-from ahcollector.ingest._body import read_body
+from ahcollector.ingest._body import BodyReader, as_refusals, read_body
 from ahcollector.ingest._foreign import (
     ForeignDoor,
     Taken,
@@ -45,10 +45,9 @@ from ahcollector.ingest._foreign import (
     told,
 )
 from ahcollector.ingest._remote_write_bodies import translate_1, translate_2
-from ahcollector.ingest._remote_write_pieces import check_pieces
 from ahcollector.ingest._snappy import inflate
+from ahcollector.ingest._wire_count import PieceCounter
 from ahcollector.ingest.limits import IngestLimits
-from ahwire import BadBodyError, TooLargeError
 from ahwire.remote_write_pb2 import Request, WriteRequest
 from ahwire.status import Code
 
@@ -64,7 +63,10 @@ _BAD_REQUEST = 400
 _TEXT_CHARS_MAX = 1000
 _HEADER_CHARS_SHOWN = 80
 
-_PIECES_BESIDE = 8
+# A series' name, a sample, metadata, and symbols, beside the series and its labels.
+_PIECES_BESIDE = 9
+# What takes longer to understand than other requests should wait for.
+_BYTES_AT_ONCE = 256 << 10
 
 M = TypeVar("M", WriteRequest, Request)
 
@@ -76,10 +78,11 @@ class Version(Enum):
     TWO = "io.prometheus.write.v2.Request"
 
 
-_SERIES_FIELDS: Mapping[Version, int] = MappingProxyType(
+_COUNTERS: Mapping[Version, PieceCounter] = MappingProxyType(
     {
-        Version.ONE: WriteRequest.TIMESERIES_FIELD_NUMBER,
-        Version.TWO: Request.TIMESERIES_FIELD_NUMBER,
+        Version.ONE: PieceCounter(WriteRequest),
+        # A label is two references.
+        Version.TWO: PieceCounter(Request, numbers_a_piece=2),
     }
 )
 
@@ -104,11 +107,13 @@ class RemoteWriteDoor:
 
     Args:
         door: What every door of another protocol goes through.
+        reader: Has what takes long done beside the event loop.
         limits: What bodies are held to.
     """
 
-    def __init__(self, *, door: ForeignDoor, limits: IngestLimits) -> None:
+    def __init__(self, *, door: ForeignDoor, reader: BodyReader, limits: IngestLimits) -> None:
         self._door = door
+        self._reader = reader
         self._limits = limits
 
     async def write(self, request: HttpRequest) -> Response:
@@ -157,8 +162,17 @@ class RemoteWriteDoor:
         if coding.strip().lower() != _CODING:
             raise _not_read("content coding", coding or None, _CODING)
         plain = await self._plain(request)
-        self._check_pieces(plain, version)
-        series_max = self._limits.batch.points_per_batch
+        return await self._reader.aside(
+            functools.partial(self._understood, plain, version), slow=len(plain) > _BYTES_AT_ONCE
+        )
+
+    def _understood(self, plain: bytes, version: Version) -> Translated:
+        batch = self._limits.batch
+        series_max = batch.points_per_batch
+        with as_refusals():
+            _COUNTERS[version].check(
+                plain, pieces_max=series_max * (1 + batch.labels_per_series + _PIECES_BESIDE)
+            )
         if version is Version.TWO:
             return translate_2(_parsed(Request(), plain, version), series_max=series_max)
         return translate_1(_parsed(WriteRequest(), plain, version), series_max=series_max)
@@ -174,29 +188,8 @@ class RemoteWriteDoor:
             plain_bytes_max=most,
             timeout_seconds=self._limits.body_timeout_seconds,
         )
-        with _as_refusals():
+        with as_refusals():
             return inflate(block, self._limits.plain_bytes_max)
-
-    def _check_pieces(self, plain: bytes, version: Version) -> None:
-        batch = self._limits.batch
-        # A series, its labels with its name, and a sample or metadata or symbols beside them.
-        each = 1 + batch.labels_per_series + 1 + _PIECES_BESIDE
-        with _as_refusals():
-            check_pieces(
-                plain,
-                series_field=_SERIES_FIELDS[version],
-                pieces_max=each * batch.points_per_batch,
-            )
-
-
-@contextmanager
-def _as_refusals() -> Iterator[None]:
-    try:
-        yield
-    except TooLargeError as error:
-        raise RequestRefusedError(Code.TOO_LARGE, str(error)) from error
-    except BadBodyError as error:
-        raise RequestRefusedError(Code.BAD_REQUEST, str(error)) from error
 
 
 def _parsed(message: M, plain: bytes, version: Version) -> M:
