@@ -96,8 +96,9 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
         "required": parameter.required,
         "schema": dict(parameter.schema),
     }
-    if parameter.example is not None and parameter.schema.get("type") == "string":
-        found["example"] = parameter.example
+    if parameter.example is not None:
+        whole = parameter.schema.get("type") == "integer"
+        found["example"] = int(parameter.example) if whole else parameter.example
     return found
 
 

@@ -75,8 +75,9 @@ async def test_the_token_is_needed_and_what_is_not_there_is_404(method, path):
         outbox=MemoryOutbox(), dead_batches=MemoryDeadBatches(), bus=bus, bus_dead=bus.dead
     )
     assert (await office.ask(method, path, token="wrong-admin-token-1")).status_code == 401
-    assert (await office.ask(method, path)).status_code == 200
-    response = await Office().ask(method, path)
+    said = {} if method == "GET" else {"json": {"all": True}}
+    assert (await office.ask(method, path, **said)).status_code == 200
+    response = await Office().ask(method, path, **said)
     assert (response.status_code, response.json()["code"]) == (404, "not_found")
 
 
@@ -145,6 +146,24 @@ async def test_named_letters_are_forgotten(how):
     left = ids_of(await office.ask("GET", "/outbox/dead"))
     assert left == [event(1).event_id, event(3).event_id]
     answer = await office.ask("DELETE", "/outbox/dead", json={"all": True})
+    assert answer.json() == {"deleted": 2, "left": 0}
+
+
+@pytest.mark.parametrize("place", ["outbox", "bus", "worker"])
+@pytest.mark.parametrize("how", [{}, {"json": {}}, {"content": b" "}])
+async def test_nothing_is_forgotten_where_nothing_is_said(place, how):
+    outbox, batches = MemoryOutbox(), MemoryDeadBatches()
+    bus = InProcessBus(clock=FakeClock())
+    office = Office(outbox=outbox, dead_batches=batches, bus=bus, bus_dead=bus.dead)
+    await office.bury(2)
+    for number in range(2):
+        await batches.put(batch_of(number), "400 bad line", 1_790_000_000.0)
+        bus.dead.put(batch_of(number), number, "LookupError", 1_790_000_000.0)
+    response = await office.ask("DELETE", f"/{place}/dead", **how)
+    assert (response.status_code, response.json()["code"]) == (400, "bad_request")
+    assert '{"all": true}' in response.json()["message"]
+    assert len(ids_of(await office.ask("GET", f"/{place}/dead"))) == 2
+    answer = await office.ask("DELETE", f"/{place}/dead", json={"all": True})
     assert answer.json() == {"deleted": 2, "left": 0}
 
 

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from pathlib import Path
 from urllib.parse import quote
 
 import anyio
@@ -33,6 +34,7 @@ from ahwire import UUID7Generator
 TOKEN = "canary-admin-token-1"
 NOW = 1_790_000_000.0
 DOCUMENT = openapi_document()
+REFERENCE = Path(__file__).parents[4] / "docs" / "reference" / "http-admin.md"
 
 
 def check_schema(schema, value):
@@ -193,6 +195,57 @@ async def test_the_request_of_the_example_is_answered_as_the_document_says(route
     response = await desk.ask(route.method, route.path.format(**places), params=query, content=body)
     assert response.status_code == 200, response.text
     check_answer(route.method, route.path, response)
+
+
+def printed_requests():
+    """The requests of the reference page, as somebody would type them off it."""
+    page = REFERENCE.read_text(encoding="utf-8")
+    for block in re.findall(r"^```http\n(.*?)\nHTTP/1\.1 ", page, re.DOTALL | re.MULTILINE):
+        head, _, body = block.partition("\n\n")
+        line, *headers = head.splitlines()
+        method, target, _ = line.split()
+        yield method, target, dict(one.split(": ", 1) for one in headers), body.strip()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("asked", list(printed_requests()), ids=lambda asked: " ".join(asked[:2]))
+async def test_a_request_of_the_reference_is_answered_as_printed(asked):
+    desk = Desk()
+    await desk.fill()
+    method, target, headers, body = asked
+    if "Authorization" in headers:
+        headers["Authorization"] = f"Bearer {TOKEN}"
+    response = await desk.client.request(
+        method, target, headers=headers, content=body.encode() or None
+    )
+    assert response.status_code == 200, response.text
+
+
+def test_the_reference_prints_a_request_of_every_route():
+    assert len(list(printed_requests())) == len(ROUTES)
+
+
+def test_every_parameter_that_is_required_has_an_example_of_its_schema():
+    for method, path, operation in operations():
+        for one in operation.get("parameters", []):
+            assert "example" in one or not one["required"], f"{method} {path}: {one['name']}"
+            if "example" in one:
+                check_schema(one["schema"], one["example"])
+
+
+def test_no_schema_is_of_a_kind_that_client_generators_refuse():
+    """openapi-python-client takes no `"items": false`, and makes no module of a constant `true`."""
+
+    def parts(value):
+        yield value
+        inner = value.values() if isinstance(value, dict) else value
+        for one in inner if isinstance(value, dict | list) else ():
+            yield from parts(one)
+
+    for part in parts(DOCUMENT):
+        if isinstance(part, dict):
+            assert part.get("items") is not False, part
+            assert not isinstance(part.get("const"), bool), part
 
 
 @pytest.mark.anyio

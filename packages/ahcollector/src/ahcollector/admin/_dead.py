@@ -2,10 +2,11 @@
 
 ``GET …/dead`` shows a page, oldest first: ``{"letters": […], "next_after": id or null}``, with the
 parameters ``after`` and ``limit`` (1 to 500, 100 by default). ``POST …/dead/replay`` sends letters
-again and ``DELETE …/dead`` forgets them for good. Both take a JSON body ``{"ids": [id, …]}``, or
-``id`` parameters in the query; with neither, with an empty body or ``{"all": true}`` they mean all.
-They answer ``{"replayed": n, "left": m}`` and ``{"deleted": n, "left": m}``, where ``left`` is how
-many of the named letters are still dead. Of unknown ids nothing is said: they are gone already.
+again and ``DELETE …/dead`` forgets them for good. Both take a JSON body ``{"ids": [id, …]}`` or
+``{"all": true}``, or ``id`` parameters in the query. Where nothing is said, a replay means all; to
+forget all must be said, since what is forgotten is not brought back. They answer ``{"replayed": n,
+"left": m}`` and ``{"deleted": n, "left": m}``, where ``left`` is how many of the named letters are
+still dead. Of unknown ids nothing is said: they are gone already.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = ["DeadBatchDoors", "DeadEntryDoors", "DeadLetterDoors"]
 _LEFT_PAGE = 500
 _PAGE_DEFAULT = 100
 _SHAPE = 'the body is neither {"ids": [...]}, with texts in the list, nor {"all": true}'
+_NOTHING_SAID = 'it is not said what to forget: send {"ids": [...]}, or {"all": true} for all of it'
 
 
 class _Letter(Protocol):
@@ -61,7 +63,7 @@ class DeadLetterDoors:
 
     async def purge(self, request: Request) -> Response:
         """Forget letters."""
-        ids, outbox = await _chosen(request, self._bodies), self._held()
+        outbox, ids = self._held(), await _doomed(request, self._bodies)
         deleted = await outbox.purge(ids)
         return JSONResponse({"deleted": deleted, "left": await self._left(ids)})
 
@@ -100,7 +102,7 @@ class DeadEntryDoors:
 
     async def purge(self, request: Request) -> Response:
         """Forget entries."""
-        ids, dead = await _chosen(request, self._bodies), self._held()
+        dead, ids = self._held(), await _doomed(request, self._bodies)
         deleted = await dead.purge(ids)
         return JSONResponse({"deleted": deleted, "left": await self._left(ids)})
 
@@ -162,7 +164,7 @@ class DeadBatchDoors:
 
     async def purge(self, request: Request) -> Response:
         """Forget batches."""
-        held, ids = self._held(), await _chosen(request, self._bodies)
+        held, ids = self._held(), await _doomed(request, self._bodies)
         return JSONResponse({"deleted": len(await held.take(ids)), "left": 0})
 
     async def _named(self, ids: frozenset[str] | None) -> list[DeadBatch]:
@@ -196,7 +198,24 @@ async def _count_left(
 
 
 async def _chosen(request: Request, bodies: Bodies) -> frozenset[str] | None:
-    """Return which letters a request names, None for all."""
+    """Return which letters a request means, None for all: where it says nothing, too."""
+    return (await _said(request, bodies))[0]
+
+
+async def _doomed(request: Request, bodies: Bodies) -> frozenset[str] | None:
+    """Return which letters are to be forgotten, None for all.
+
+    A body is easily lost on the way, and some clients send none with a DELETE: what says nothing
+    deletes nothing.
+    """
+    ids, said = await _said(request, bodies)
+    if not said:
+        raise _bad(_NOTHING_SAID)
+    return ids
+
+
+async def _said(request: Request, bodies: Bodies) -> tuple[frozenset[str] | None, bool]:
+    """Return which letters a request names, None for all, and whether it says anything."""
     named = request.query_params.getlist("id")
     fields = _fields(await bodies.read(request))
     listed = fields.get("ids", [])
@@ -208,8 +227,9 @@ async def _chosen(request: Request, bodies: Bodies) -> frozenset[str] | None:
         and not ("all" in fields and named)
     ):
         raise _bad(_SHAPE)
-    # A list that is empty names none; only saying nothing means all.
-    return frozenset([*named, *listed]) if named or "ids" in fields else None
+    # A list that is empty names none.
+    ids = frozenset([*named, *listed]) if named or "ids" in fields else None
+    return ids, ids is not None or "all" in fields
 
 
 def _fields(body: bytes) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+import attrs
+
 from ahcollector._openapi import (
     JSON,
     PROCESS,
@@ -121,7 +123,9 @@ def _tenants() -> Iterable[Route]:
             path=f"{PREFIX}{path}",
             name=name,
             summary=f"Forget a {what}",
-            doc=f"{kept} call may be repeated. It cannot be undone.",
+            doc=f"{kept} call may be repeated. It cannot be undone, and it is no ban: an agent that"
+            " the hub still lists is known again with its next batch or the next sync. Revoke its"
+            " agents at the hub first.",
             tag=tag,
             parameters=parameters,
             answers=answers("Forgotten", "What was forgotten.", {"agents": 1, "series": 12}),
@@ -257,17 +261,17 @@ def _dead_of(
         "parameters": (
             query_parameter(
                 "id",
-                "This letter; repeatable. Not together with `all`.",
+                "This letter; repeatable. Not together with a body that says `all`.",
                 {"type": "array", "items": {"type": "string", "maxLength": LETTER_ID_CHARS_MAX}},
             ),
         ),
-        "body": Body(
-            doc="Which letters. Without a body and without `id`: all.",
-            media={JSON: reference("Chosen")},
-            required=False,
-            example={"ids": [example["letter_id"]]},
-        ),
     }
+    body = Body(
+        doc="Which letters. Without a body and without `id`: all.",
+        media={JSON: reference("Chosen")},
+        required=False,
+        example={"ids": [example["letter_id"]]},
+    )
     yield Route(
         method="GET",
         path=path,
@@ -285,6 +289,10 @@ def _dead_of(
         name=f"delete{name}",
         summary=f"Forget {what}",
         doc="For good. Of unknown ids nothing is said: they are gone already.",
+        body=attrs.evolve(
+            body,
+            doc='Which letters; to forget all of them say `{"all": true}`. Needed without `id`.',
+        ),
         answers=answers("Deleted", "How many.", {"deleted": 1, "left": 0}, missing, _TIMEOUT),
         **chosen,
     )
@@ -294,6 +302,7 @@ def _dead_of(
         name=f"replay{name}",
         summary=f"Send again {what}",
         doc="As many as there is room for; what cannot be sent again stays.",
+        body=body,
         answers=answers("Replayed", "How many.", {"replayed": 1, "left": 0}, missing, _TIMEOUT),
         **chosen,
     )
@@ -306,7 +315,8 @@ def _reloads() -> Iterable[Route]:
             path=f"{PREFIX}/reload/{what}",
             name=f"reload{what.capitalize()}",
             summary=f"Pull the {what} from the hub now",
-            doc="What is in force stays so when the hub cannot be asked.",
+            doc="What is in force stays so when the hub cannot be asked. A process that evaluates"
+            " none answers 404, and so does `ah-server`, which does not evaluate rules yet.",
             tag="state",
             answers=answers(
                 "Reloaded",

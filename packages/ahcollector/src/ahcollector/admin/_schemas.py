@@ -94,9 +94,10 @@ _SERIES: Final = _record(
         "points": _array(
             {
                 "type": "array",
+                # What makes clients of documents does not take `"items": false`.
                 "prefixItems": [{"type": "integer"}, {"type": "number"}],
-                "items": False,
                 "minItems": 2,
+                "maxItems": 2,
                 "description": "Unix milliseconds, and the value.",
             }
         ),
@@ -167,25 +168,18 @@ _AGENT_RECORD: Final[dict[str, Any]] = {
 }
 
 _CHOSEN: Final[dict[str, Any]] = {
-    "description": 'Which letters; `{}` and `{"all": true}` mean all.',
-    "oneOf": [
-        {
-            "type": "object",
-            "properties": {
-                "ids": {
-                    "type": "array",
-                    "items": {"type": "string", "maxLength": LETTER_ID_CHARS_MAX},
-                }
-            },
-            "required": ["ids"],
-            "additionalProperties": False,
+    "type": "object",
+    "description": "Which letters: one of the two.",
+    "properties": {
+        "ids": {
+            "type": "array",
+            "items": {"type": "string", "maxLength": LETTER_ID_CHARS_MAX},
+            "description": "These; an empty list names none.",
         },
-        {
-            "type": "object",
-            "properties": {"all": {"const": True}},
-            "additionalProperties": False,
-        },
-    ],
+        "all": {"type": "boolean", "description": "All of them. Only `true` may be said."},
+    },
+    "maxProperties": 1,
+    "additionalProperties": False,
 }
 
 _HOW_MANY: Final = _record({"agents": _COUNT, "down": _COUNT}, "Agents, and how many are down.")

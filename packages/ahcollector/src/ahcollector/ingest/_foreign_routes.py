@@ -50,7 +50,7 @@ def foreign_routes() -> Iterable[Route]:
             header_parameter(
                 "Content-Encoding",
                 "Snappy's block format.",
-                {"type": "string", "const": "snappy"},
+                {"type": "string", "enum": ["snappy"]},
                 example="snappy",
             ),
         ),

@@ -45,7 +45,8 @@ def _either(name: str) -> dict[str, Schema]:
 _PROTO: Final = header_parameter(
     "X-AH-Proto",
     "The version of the protocol; another, or none, is answered 426.",
-    {"type": "string", "const": PROTOCOL_VERSION},
+    # One value, and no constant: generators of clients take none in a header.
+    {"type": "string", "enum": [PROTOCOL_VERSION]},
     example=PROTOCOL_VERSION,
 )
 _COMMON: Final = (
