@@ -194,6 +194,11 @@ def test_body_of_more_series_than_a_batch_may_have_is_left_to_the_parser():
     assert take_apart(body[2:], series_max=SERIES_MAX) is not None
 
 
+def test_body_of_a_thousand_fields_that_are_no_series_is_left_to_the_parser():
+    assert take_apart(b"\x08\x01" * 1_000, series_max=9).head.seq == 1
+    assert take_apart(b"\x08\x01" * 1_001, series_max=9) is None
+
+
 def test_known_series_of_a_cut_body_share_their_key():
     batch = MetricsBatch(series=[series("m", [("a", "1")], ((NOW, value),)) for value in (0, 1.5)])
     validator = Validator()

@@ -264,3 +264,39 @@ def test_bodies_of_many_tiny_labels_are_refused_without_a_walk_through_them():
     ):
         with pytest.raises(TooLargeError, match="the batch has 5 labels; at most 4 are taken"):
             judge(batch(item), now_ms=NOW)
+
+
+def finish(steps):
+    """What is judged in steps, and how many yields there were."""
+    yields = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, yields
+        yields += 1
+
+
+def test_new_series_are_judged_in_steps_and_known_ones_at_once():
+    validator = Validator()
+    many = batch(*(series(f"m{number}", (("a", "x" * 90),)) for number in range(3_000)))
+    judged, yields = finish(validator.judging(many, now_ms=NOW))
+    assert repr(judged) == repr(Validator().judge(many, now_ms=NOW))
+    assert yields >= 5
+    assert finish(validator.judging(many, now_ms=NOW)) == (judged, 0)
+
+
+def test_batches_that_are_judged_in_turns_come_to_the_same():
+    # Their memory is so small that each makes the other's series forgotten.
+    validator = Validator(known_series_max=400)
+    one, other = (
+        batch(*(series(f"{prefix}{number}", (("a", "x" * 90),)) for number in range(1_500)))
+        for prefix in "mn"
+    )
+    steps = [validator.judging(message, now_ms=NOW) for message in (one, other, one)]
+    for _ in range(3):
+        for each in steps:
+            next(each)
+    steps.pop().close()
+    found = [finish(each)[0] for each in steps]
+    assert repr(found) == repr([Validator().judge(each, now_ms=NOW) for each in (one, other)])

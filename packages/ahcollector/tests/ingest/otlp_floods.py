@@ -172,13 +172,13 @@ def grown_mib(name):
         made = body()
         gc.collect()
         PEAK_RESET.write_text("5")  # the peak is from here
-        before = _peak_kib()
+        before = peak_kib()
         await send(world, made, **headers)
-        return (_peak_kib() - before) / 1024
+        return (peak_kib() - before) / 1024
 
     return anyio.run(scenario)
 
 
-def _peak_kib():
+def peak_kib():
     (line,) = [line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1])

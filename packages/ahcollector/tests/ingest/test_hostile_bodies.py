@@ -1,14 +1,27 @@
 """C1: bodies that mean harm. A stranger's is never inflated, and none is ever held whole."""
 
 import gzip
+import json
+import subprocess
+import sys
+import threading
 import tracemalloc
 import zlib
 
+import anyio.lowlevel
 import httpx
 import pytest
 import zstandard
+from agent_floods import FLOODS, sent
+from google.protobuf import json_format
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
-from ahwire.agent_pb2 import MetricsBatch, Series
+from ahcollector.errors import RequestRefusedError
+from ahcollector.ingest._body import BodyReader
+from ahcollector.ingest._headers import Format
+from ahwire.agent_pb2 import EnrollRequest, Inventory, MetricsBatch
+from ahwire.limits import Limits
 
 pytestmark = pytest.mark.anyio
 
@@ -150,6 +163,22 @@ async def test_a_declared_length_over_the_limit_is_refused_unread(world):
         b"\xff\xfe{}",
         b'{"seq":"99999999999999999999999"}',
         b'{"seq":1e400}',
+        b'{"seq":9223372036854775808000}',
+        b'{"sentAtMs":9223372036854775808}',
+        b'{"sentAtMs":"-9223372036854775809"}',
+        b'{"seq":1.5}',
+        b'{"seq":true}',
+        b'{"seq":1,"seq":2}',
+        b'{"x":{"a":1,"a":1}}',
+        b'{"series":[{"points":[{"value":NaN}]}]}',
+        b'{"series":[{"points":[{"value":-Infinity}]}]}',
+        b'{"series":[{"points":[{"value":1e999}]}]}',
+        b'{"series":[{"points":[{"value":1' + b"0" * 400 + b"}]}]}",
+        b'{"series":[{"points":[{"value":1' + b"0" * 5_000 + b"}]}]}",
+        b'{"x":NaN}',
+        b'{"series":[null]}',
+        b'{"series":[[1]]}',
+        b"\xef\xbb\xbf{}",
         b"",
         b"null",
         b"[]",
@@ -162,15 +191,147 @@ async def test_hostile_json_is_400(world, body):
     assert response.status_code == 400
 
 
-@pytest.mark.parametrize("piece", ["series", "labels"])
-async def test_millions_of_empty_pieces_are_refused_without_a_walk_through_them(world, piece):
-    batch = b"\x1a\x00" * 2_000_000
-    if piece == "labels":
-        series = Series.FromString(b"\x12\x00" * 2_000_000)
-        batch = MetricsBatch(series=[series]).SerializeToString()
-    response = await world.send(batch)
-    assert response.status_code == 413
-    assert response.headers["x-ah-code"] == "too_large"
+@pytest.mark.parametrize("name", FLOODS)
+async def test_c1_a_flood_is_answered(world, name):
+    body, headers = sent(name)
+    response = await world.send(body, coding=None, **headers)
+    assert response.status_code == FLOODS[name][2]
+    if response.status_code != 202:
+        assert (
+            response.headers["x-ah-code"]
+            == {400: "bad_request", 413: "too_large"}[response.status_code]
+        )
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", FLOODS)
+def test_c1_a_flood_takes_bounded_memory(name):
+    """In a process of its own, since what the parser of messages takes is traced nowhere."""
+    script = "import agent_floods, sys; print(agent_floods.grown_mib(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", script, name],
+        cwd=__file__.rpartition("/")[0],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) <= FLOODS[name][3]
+
+
+# The fixture is a class, so the examples share nothing.
+many = settings(deadline=None, suppress_health_check=list(HealthCheck))
+NAMES = st.sampled_from(
+    [
+        "seq",
+        "sentAtMs",
+        "sent_at_ms",
+        "series",
+        "stats",
+        "name",
+        "labels",
+        "points",
+        "tsMs",
+        "value",
+    ]
+)
+DOCUMENTS = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats()
+    | st.text(max_size=4)
+    | st.sampled_from(["NaN", "-Infinity", "1e999", "1", "\ud800", 10**400, 1_790_000_000_000]),
+    lambda one: st.lists(one, max_size=3) | st.dictionaries(NAMES, one, max_size=4),
+    max_leaves=12,
+)
+
+
+@many
+@given(found=st.dictionaries(NAMES, DOCUMENTS, max_size=4))
+@example(found={"series": [{"name": "m", "points": [{"value": 10**400}]}]})
+def test_any_json_is_answered_and_never_with_a_defect(make_world, found):
+    async def scenario():
+        world = make_world()
+        world.hub.active("agent-1", world.token)
+        response = await world.client.post(
+            "/agent/v1/metrics",
+            content=json.dumps(found).encode(),
+            headers=world.headers(Content_Type="application/json"),
+        )
+        assert response.status_code in {202, 400, 422}
+
+    anyio.run(scenario)
+
+
+@pytest.mark.parametrize("message", [EnrollRequest, Inventory])
+@pytest.mark.parametrize("piece", [b"{},", b"0,"])
+async def test_small_bodies_of_json_are_bounded_too(message, piece):
+    body = b'{"x":[' + (piece * 80_000).rstrip(b",") + b"]}"
+    with pytest.raises(RequestRefusedError, match="send less at once"):
+        await BodyReader().small(body, message, Format.JSON)
+
+
+async def test_an_inventory_of_thousands_of_facts_is_read():
+    facts = {f"package.{number}": "1.0" for number in range(5_000)}
+    body = json_format.MessageToJson(Inventory(facts=facts), indent=None).encode()
+    read = await BodyReader().small(body, Inventory, Format.JSON)
+    assert dict(read.facts) == facts
+
+
+async def test_what_takes_long_is_understood_beside_the_event_loop_and_no_more_at_once():
+    reader = BodyReader(threads_max=2)
+    free, lock, running, most = threading.Event(), threading.Lock(), [0], [0]
+
+    def understand():
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        assert free.wait(30)
+        with lock:
+            running[0] -= 1
+        return "understood"
+
+    async def read():
+        assert await reader.aside(understand, slow=True) == "understood"
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(read)
+            while most[0] < 2:
+                await anyio.lowlevel.checkpoint()
+            assert await reader.aside(lambda: 1, slow=False) == 1
+            free.set()
+    assert (most, running) == ([2], [0])
+
+
+async def test_a_refusal_beside_the_event_loop_is_the_answer():
+    body = b"\x1a\x00" * 2_000
+    with pytest.raises(RequestRefusedError, match="send less at once") as caught:
+        await BodyReader().batch(body, Format.PROTOBUF, Limits(points_per_batch=10))
+    assert caught.value.code == "too_large"
+
+
+async def test_others_have_their_turn_while_many_new_series_are_judged(world):
+    turns = [0]
+
+    async def other():
+        while True:
+            turns[0] += 1
+            await anyio.lowlevel.checkpoint()
+
+    new = [world.series(f"m{number}", labels=[("a", "x" * 100)]) for number in range(4_000)]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(other)
+        first = await world.send(world.batch(*new))
+        between, turns[0] = turns[0], 0
+        again = await world.send(world.batch(*new))
+        tasks.cancel_scope.cancel()
+    assert (first.status_code, again.status_code) == (202, 202)
+    # 500 KB of them, and what is known is judged at once.
+    assert between - turns[0] >= 10
 
 
 async def test_client_that_goes_away_in_its_body_harms_nobody(world):

@@ -135,7 +135,7 @@ async def test_what_is_refused_is_told_in_one_line_and_the_rest_is_stored(
         "(too_many_labels, 1 point); "
         "series 'old': the points are older than is taken (too_old, 1 point); "
         "series '': it has no name (bad_name, 1 point); "
-        "series 'endless': the values are NaN or infinite (not_finite, 1 point)"
+        "series 'endless': the values are infinite (not_finite, 1 point)"
     )
     assert stored(world) == {tenant("ah_good"): [(now, 1.0)], tenant("ah_old"): [(now, 2.0)]}
     text = world.metrics.exposition().decode()

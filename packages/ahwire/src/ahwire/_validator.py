@@ -23,7 +23,7 @@ zero, which protobuf leaves out:
 The varint has 6 bytes from 2**35 to 2**42 - 1 ms, which is from 1971 to 2109.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from struct import Struct
 
 from google.protobuf.message import DecodeError
@@ -51,6 +51,8 @@ _STAMP_END = _HEAD_BYTES + 6
 _CONTINUES = 0x80
 # Longer ones are judged the long way: few are honest, and what is known stays small.
 _KEY_BYTES_MAX = 4 << 10
+# Of series that are not known, some tens of milliseconds' worth.
+_BYTES_AT_ONCE = 32 << 10
 # What an entry costs beside its texts, which are held twice: as the key, and apart.
 _ENTRY_BYTES = 460
 _LABEL_BYTES = 150
@@ -112,14 +114,31 @@ class Validator:
             TooLargeError: as of `ahwire.batch.validate`.
             BadBodyError: a series of a batch that was cut cannot be read.
         """
+        steps = self.judging(batch, now_ms=now_ms)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                judged: Judged = end.value
+                return judged
+
+    def judging(
+        self, batch: MetricsBatch | RawBatch, *, now_ms: int
+    ) -> Generator[None, None, Judged]:
+        """As `judge`, for who has other work: yields now and then, and returns what `judge` does.
+
+        A batch of 20,000 new series takes a second. From one yield to the next are at most some
+        tens of milliseconds, but for a series that is long itself. In between another batch may be
+        judged, and it may be left unfinished.
+        """
         try:
-            return self._judge(batch, now_ms)
+            return (yield from self._judge(batch, now_ms))
         except DecodeError:
             # From None: parsers quote values.
             msg = "a series of the batch cannot be read; check its encoding"
             raise BadBodyError(msg) from None
 
-    def _judge(self, batch: MetricsBatch | RawBatch, now_ms: int) -> Judged:
+    def _judge(self, batch: MetricsBatch | RawBatch, now_ms: int) -> Generator[None, None, Judged]:
         raws, parsed, whole = _sources(batch)
         judge = Judge(len(batch.series), now_ms, self._limits, whole=whole)
         reader = _PointReader(judge.oldest_ms, judge.newest_ms)
@@ -128,7 +147,7 @@ class Validator:
         indexes: list[int] = []
         keys: list[SeriesKey] = []
         rows: list[Points] = []
-        single_labels = singles = 0
+        single_labels = singles = looked_at_bytes = 0
         for index, raw in enumerate(raws):
             # By far the most series are known and have one point, so this is all there is to do.
             start = len(raw) - one_point_bytes
@@ -149,6 +168,10 @@ class Validator:
                 judge.spend(len(found[1]), len(found[0].labels))
             else:
                 found = self._look(judge, index, parsed(index))
+                looked_at_bytes += len(raw)
+                if looked_at_bytes > _BYTES_AT_ONCE:
+                    looked_at_bytes = 0
+                    yield
             if found is not None:
                 indexes.append(index)
                 keys.append(found[0])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from datetime import datetime
 from typing import TypeVar
 
+import anyio
+import anyio.lowlevel
 import attrs
 
 from ahcollector.budget.keeper import BudgetKeeper
@@ -99,6 +101,15 @@ def _without(places: Sequence[int], row: Sequence[T]) -> Sequence[T]:
     return [one for place, one in enumerate(row) if place not in left_out]
 
 
+def _step(steps: Generator[None, None, Judged]) -> Judged | None:
+    try:
+        next(steps)
+    except StopIteration as end:
+        judged: Judged = end.value
+        return judged
+    return None
+
+
 class RenewalAdvice:
     """When an agent is told to renew its token: near its end, and not with every batch.
 
@@ -172,6 +183,7 @@ class BatchIntake:
             known_series_max=limits.known_series_bytes_max // _KNOWN_SERIES_BYTES_MIN,
             known_bytes_max=limits.known_series_bytes_max,
         )
+        self._long_judgement = anyio.Lock()
         self._advice = RenewalAdvice(
             before_seconds=limits.renew_before_seconds, every_seconds=limits.renew_advice_seconds
         )
@@ -193,7 +205,7 @@ class BatchIntake:
         agent = passed.agent
         received_at_ms = now_ms(self._clock)
         try:
-            judged = self._validator.judge(batch, now_ms=received_at_ms)
+            judged = await self._judged(batch, received_at_ms)
         except TooLargeError as error:
             raise RequestRefusedError(Code.TOO_LARGE, str(error)) from error
         except BadBodyError as error:
@@ -229,6 +241,18 @@ class BatchIntake:
         return Outcome(
             ack=ack, nothing_accepted=ack.accepted_points == 0 and ack.dropped_points > 0
         )
+
+    async def _judged(self, batch: MetricsBatch | RawBatch, received_at_ms: int) -> Judged:
+        """Judge a batch. Thousands of new series take long: others have their turn in between."""
+        steps = self._validator.judging(batch, now_ms=received_at_ms)
+        judged = _step(steps)
+        if judged is None:
+            # One at a time, so that the turns of others are as far apart whoever else has many.
+            async with self._long_judgement:
+                while judged is None:
+                    await anyio.lowlevel.checkpoint()
+                    judged = _step(steps)
+        return judged
 
     async def _over_budget(self, agent_id: str, keys: Sequence[SeriesKey]) -> Sequence[int]:
         """Return the places of the series that are over the agent's budget."""

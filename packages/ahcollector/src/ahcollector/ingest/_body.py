@@ -52,7 +52,7 @@ _JSON_VALUES_A_POINT = 25
 # The same as points, for bodies that carry none: some thousands of facts of a machine.
 _SMALL_AS_POINTS = 1_000
 # A series that is longer than this has its own pieces counted.
-_SERIES_BYTES_LOOKED_AT = 512 << 10
+_SERIES_BYTES_LOOKED_AT = 256 << 10
 # What part of a full batch a body may have in it that is not cut where its series end.
 _WHOLE_SHARE = 4
 

@@ -60,7 +60,8 @@ from ahcollector.presence.base import Presence
 from ahcollector.registry.resolver import Resolver
 from ahcollector.registry.settings import CompanySettingsCache
 from ahwire import Rng
-from ahwire.agent_pb2 import EnrollRequest, Inventory
+from ahwire.agent_pb2 import EnrollRequest, Inventory, MetricsBatch
+from ahwire.batch import RawBatch
 from ahwire.status import Code
 
 __all__ = ["Check", "ingest_app"]
@@ -200,10 +201,7 @@ class _Doors:
             return await self._metrics(request, passed)
 
     async def _metrics(self, request: Request, passed: Pass) -> Response:
-        form, body = await self._body(
-            request, self._limits.compressed_bytes_max, self._limits.plain_bytes_max
-        )
-        batch = await self._reader.batch(body, form, self._limits.batch)
+        batch = await self._batch(request)
         await self._gate.heard_interval(passed.agent, interval_named(batch))
         company = self._settings.current(passed.agent.company_id)
         outcome = await self._intake.take(
@@ -218,6 +216,13 @@ class _Doors:
                 headers={"X-AH-Code": Code.INVALID_SERIES.value},
             )
         return answer(outcome.ack, form, status=_ACCEPTED)
+
+    async def _batch(self, request: Request) -> MetricsBatch | RawBatch:
+        # Only what it means is kept while it is judged.
+        form, body = await self._body(
+            request, self._limits.compressed_bytes_max, self._limits.plain_bytes_max
+        )
+        return await self._reader.batch(body, form, self._limits.batch)
 
     async def config(self, request: Request) -> Response:
         passed = await self._gate.other(request.headers, "config")
