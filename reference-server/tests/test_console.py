@@ -3,6 +3,7 @@ import re
 import xml.etree.ElementTree as ET
 from datetime import UTC, datetime
 
+import attrs
 import httpx
 import pytest
 
@@ -29,8 +30,8 @@ class View:
         self.points = tuple(points)
         self.asked = []
 
-    async def servers(self):
-        return self.lines
+    async def servers(self, company_id=None):
+        return [one for one in self.lines if company_id in (None, one.company_id)]
 
     async def server(self, company_id, server_id):
         for line in self.lines:
@@ -91,6 +92,36 @@ async def test_what_servers_say_is_escaped_and_no_script_may_run():
     assert "default-src 'none'" in policy
     assert "script-src" not in policy
     assert "unsafe-inline" not in policy
+
+
+async def test_a_companys_page_lists_its_servers_alone():
+    other = attrs.evolve(line("other-web"), company_id="other")
+    async with client(View(line(), other)) as http:
+        fleet = (await http.get("/")).text
+        page = await http.get("/companies/acme")
+        nobody = await http.get("/companies/nobody")
+    assert 'href="/companies/acme"' in fleet
+    assert 'href="/companies/other"' in fleet
+    assert page.status_code == 200
+    assert "/companies/acme/servers/web1" in page.text
+    assert "other" not in page.text
+    assert nobody.status_code == 404
+
+
+async def test_series_are_in_the_order_of_their_numbers():
+    class Buckets(View):
+        async def latest(self, company_id, server_id):
+            place = (("__name__", "ah_w_bucket"), ("company_id", "a"), ("server_id", "b"))
+            return [
+                LatestSample(labels=(*place, ("le", bound)), timestamp_ms=0, value=1.0)
+                for bound in ("+Inf", "0", "10", "100", "2.5", "1e3", "9" * 400, "\u00b2")
+            ]
+
+    async with client(Buckets(line())) as http:
+        page = (await http.get("/companies/acme/servers/web1")).text
+    found = re.findall(r"le=(\S+?)</span>", page)
+    assert found[:6] == ["0", "2.5", "10", "100", "1e3", "+Inf"]
+    assert len(found) == 8
 
 
 async def test_an_unknown_server_or_chart_is_404():

@@ -15,6 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ah_server.console._order import by_labels
 from ah_server.console.charts import (
     CHARTS,
     DEFAULT_SPAN,
@@ -54,6 +55,7 @@ def console_app(
     return Starlette(
         routes=[
             Route("/", pages.fleet),
+            Route("/companies/{company_id}", pages.company),
             Route(server, pages.server),
             Route(server + "/charts/{slug}.svg", pages.chart),
             Route(server + "/metrics/{metric}.svg", pages.metric_chart),
@@ -108,17 +110,29 @@ class _Pages:
             autoescape=select_autoescape(),
             undefined=StrictUndefined,
         )
-        self._templates.globals.update(refresh_seconds=refresh_seconds, path_of=_path_of)
+        self._templates.globals.update(
+            refresh_seconds=refresh_seconds, path_of=_path_of, company_path=_company_path
+        )
         self._templates.filters.update(ago=self._ago, number=_number, utc=_utc)
 
     async def fleet(self, _request: Request) -> Response:
-        return self._html("fleet.html", servers=await self._view.servers())
+        return self._html("fleet.html", servers=await self._view.servers(), company=None)
+
+    async def company(self, request: Request) -> Response:
+        company_id = request.path_params["company_id"]
+        servers = await self._view.servers(company_id)
+        if not servers:
+            return await self.not_found(request, None)
+        return self._html("fleet.html", servers=servers, company=company_id)
 
     async def server(self, request: Request) -> Response:
         line = await self._line(request)
         if line is None:
             return await self.not_found(request, None)
-        latest = await self._view.latest(line.company_id, line.server_id)
+        latest = sorted(
+            await self._view.latest(line.company_id, line.server_id),
+            key=lambda sample: by_labels(sample.labels),
+        )
         sent = {sample.labels[0][1] for sample in latest}
         return self._html(
             "server.html",
@@ -212,8 +226,12 @@ class _Pages:
         return f"{seconds} s ago"
 
 
+def _company_path(company_id: str) -> str:
+    return f"/companies/{quote(company_id, safe='')}"
+
+
 def _path_of(company_id: str, server_id: str) -> str:
-    return f"/companies/{quote(company_id, safe='')}/servers/{quote(server_id, safe='')}"
+    return f"{_company_path(company_id)}/servers/{quote(server_id, safe='')}"
 
 
 def _span(request: Request) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from ah_server.console._order import natural
 from ah_server.console._pygal import XY, Style, etree
 from ahcollector.store import RangeSeries
 
@@ -127,7 +128,7 @@ def draw(
         chart.x_labels = _ticks(start_ms // 1000, end_ms // 1000)
         chart.y_labels = [0, 25, 50, 75, 100] if spec.percent else None
         chart.x_value_formatter = _TimeFormatter("%H:%M" if end_ms - start_ms <= _DAYS else "%d %b")
-    shown = sorted(series, key=lambda one: _line_name(spec, one))
+    shown = sorted(series, key=lambda one: natural(_line_name(spec, one)))
     for one in shown[:_LINES_MAX]:
         points = _with_gaps(one.points, gap_ms)
         chart.add(

@@ -42,8 +42,8 @@ class ServerLine:
 class FleetView(Protocol):
     """Where the console's pages get what they show."""
 
-    async def servers(self) -> Sequence[ServerLine]:
-        """All servers, those that are down first."""
+    async def servers(self, company_id: str | None = None) -> Sequence[ServerLine]:
+        """All servers, or those of a company; those that are down first."""
         ...
 
     async def server(self, company_id: str, server_id: str) -> ServerLine | None:
@@ -86,10 +86,10 @@ class Fleet:
         self._store = store
         self._event_log = event_log
 
-    async def servers(self) -> Sequence[ServerLine]:
-        """All servers, those that are down first."""
+    async def servers(self, company_id: str | None = None) -> Sequence[ServerLine]:
+        """All servers, or those of a company; those that are down first."""
         found: dict[tuple[str, str], list[AgentPresence]] = {}
-        for one in await self._agents(None):
+        for one in await self._agents(company_id):
             found.setdefault((one.agent.company_id, one.agent.server_id), []).append(one)
         lines = [_line(*key, agents) for key, agents in found.items()]
         return sorted(
