@@ -285,6 +285,30 @@ def lines(caplog, text):
     return [record for record in caplog.records if text in record.getMessage()]
 
 
+async def test_a_door_that_begins_after_the_detector_is_no_warning(caplog):
+    caplog.set_level("INFO", "ahcollector.detector")
+    world = World()
+    await world.detector.scan()
+    assert world.value("ahc_detector_blind") == 1
+    await world.run(500)
+    assert lines(caplog, "the detector is blind") == lines(caplog, "sees again") == []
+    [grace] = lines(caplog, "agents have a grace")
+    assert grace.ended_at == "2023-11-14T22:13:30.000Z"
+
+
+async def test_a_door_that_never_begins_is_a_warning(caplog):
+    caplog.set_level("INFO", "ahcollector.detector")
+    world = World()
+    world.beacons = False
+    await world.detector.scan()
+    await world.run(10)
+    assert lines(caplog, "the detector is blind") == []
+    await world.run(10)
+    [warning] = lines(caplog, "the detector is blind")
+    assert warning.levelname == "WARNING"
+    assert warning.why == "no ingest process tells that it hears agents"
+
+
 async def test_an_hour_of_a_full_disk_is_a_warning_a_minute_and_one_line_at_its_end(caplog):
     """W29: each scan sees at first, and fails when it must keep what it decided."""
     caplog.set_level("INFO", "ahcollector.detector")

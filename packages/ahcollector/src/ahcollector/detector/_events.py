@@ -9,7 +9,7 @@ from ahcollector.presence.base import Transition, TransitionKind
 from ahwire import Event, EventType
 from ahwire.hub import EventSeverity
 
-__all__ = ["RULE_AGENT_DOWN", "SERIES_KEY_AGENT", "event_of", "moment"]
+__all__ = ["RULE_AGENT_DOWN", "SERIES_KEY_AGENT", "event_of", "instant_text", "moment"]
 
 RULE_AGENT_DOWN: Final = "agent_down"
 SERIES_KEY_AGENT: Final = "agent"
@@ -33,10 +33,12 @@ def event_of(transition: Transition) -> Event:
     since = transition.occurred_at if transition.down_since is None else transition.down_since
     if transition.last_seen is not None:
         # A contact can lie ahead when the clock stepped back since; no event says so.
-        labels["last_seen_at"] = _text(min(transition.last_seen, since, transition.occurred_at))
+        labels["last_seen_at"] = instant_text(
+            min(transition.last_seen, since, transition.occurred_at)
+        )
     if not down:
         duration_seconds = round(max(0.0, transition.occurred_at - since), 3)
-        labels |= {"down_since": _text(since), "down_duration_s": duration_seconds}
+        labels |= {"down_since": instant_text(since), "down_duration_s": duration_seconds}
     return Event(
         event_id=transition.event_id,
         type=EventType.AGENT_DOWN if down else EventType.AGENT_UP,
@@ -55,5 +57,6 @@ def event_of(transition: Transition) -> Event:
     )
 
 
-def _text(unix_seconds: float) -> str:
+def instant_text(unix_seconds: float) -> str:
+    """Return the instant of Unix seconds as RFC 3339, to the millisecond."""
     return moment(unix_seconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")

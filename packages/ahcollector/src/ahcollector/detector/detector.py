@@ -12,7 +12,7 @@ import attrs
 from ahcollector import metrics as names
 from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock
-from ahcollector.detector._events import event_of
+from ahcollector.detector._events import event_of, instant_text
 from ahcollector.detector._sight import (
     Blindness,
     Judgement,
@@ -161,7 +161,7 @@ class Detector:
             extra={
                 # Before the first start nobody could ever be heard.
                 "blind_seconds": None if math.isinf(blindness.seconds) else blindness.seconds,
-                "ended_at": blindness.ended_at,
+                "ended_at": instant_text(blindness.ended_at),
             },
         )
 
@@ -216,10 +216,15 @@ class Detector:
             )
         return True
 
+    def _begins(self, steady: float) -> bool:
+        """Return whether the doors that begin together with this may not have a beacon yet."""
+        assert self._sight is not None
+        return steady - self._sight.started_at < self._rules.beacon_max_age_seconds
+
     def _tell_blind(self, steady: float, *, why: str | None) -> None:
         """Tell how a scan ended; None: it saw."""
         self._metrics.set(names.DETECTOR_BLIND, float(why is not None))
         if why is None:
             self._blindness.is_over()
-        else:
+        elif why != _NO_BEACON or not self._begins(steady):
             self._blindness.goes_on(steady, {"why": why})

@@ -58,7 +58,7 @@ _WHY: Mapping[str, str] = MappingProxyType(
         "too_many_labels": "it has too many labels: drop some before sending",
         "too_old": "the points are older than is taken",
         "in_future": "the points are in the future: set the sender's clock",
-        "not_finite": "the values are NaN or infinite",
+        "not_finite": "the values are infinite",
         "series_limit": "the agent began too many new series this hour: drop labels that change",
     }
 )
