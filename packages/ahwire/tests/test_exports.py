@@ -136,6 +136,7 @@ EXPORTS = {
         "metric_name",
         "normalise_name",
     ],
+    "ahwire.otel_names": ["label_name", "metric_name"],
     "ahwire.notification": [
         "Channel",
         "ChannelType",

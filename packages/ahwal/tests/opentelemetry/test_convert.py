@@ -22,7 +22,8 @@ from opentelemetry.sdk.metrics.view import (
 )
 
 from ahwal.opentelemetry._convert import Converter, Refused
-from ahwal.opentelemetry._names import label_name, label_value, labels_of, metric_name
+from ahwal.opentelemetry._names import label_value, labels_of
+from ahwire.otel_names import label_name, metric_name
 
 NOW_MS = 1_700_000_000_000
 

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import attrs
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
 
-from ahcollector.ingest._otlp_names import label_name
 from ahwire.batch import TOO_LONG, TOO_MANY_LABELS
 from ahwire.limits import Limits
 from ahwire.names import is_reserved_label
+from ahwire.otel_names import label_name
 
 __all__ = ["Labeller", "Labels", "Unfit", "text_of"]
 

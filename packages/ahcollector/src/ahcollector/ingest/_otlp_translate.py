@@ -28,11 +28,11 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 from ahcollector.errors import RequestRefusedError
 from ahcollector.ingest._foreign import Refused, Translated
 from ahcollector.ingest._otlp_labels import Labeller, Labels, Unfit
-from ahcollector.ingest._otlp_names import metric_name
 from ahcollector.ingest._otlp_points import Point, fault_of, kept_free, parts_of, size_of
 from ahwire.agent_pb2 import MetricsBatch, Series
 from ahwire.batch import BAD_NAME, TOO_OLD
 from ahwire.limits import Limits
+from ahwire.otel_names import metric_name
 from ahwire.status import Code
 
 __all__ = ["NO_DATA_POINT", "Exported", "translate"]

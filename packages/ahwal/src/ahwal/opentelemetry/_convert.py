@@ -16,8 +16,9 @@ from enum import StrEnum
 from attrs import field, frozen
 
 from ahwal._sample import Sample
-from ahwal.opentelemetry._names import label_name, label_value, labels_of, metric_name
+from ahwal.opentelemetry._names import label_value, labels_of
 from ahwal.opentelemetry._sdk import data
+from ahwire.otel_names import label_name, metric_name
 
 _NS_PER_MS = 1_000_000
 

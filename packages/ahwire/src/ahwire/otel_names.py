@@ -3,12 +3,10 @@
 ``http.server.duration`` with the unit ``s`` becomes ``http_server_duration_seconds``; a monotonic
 sum gets ``_total`` at its end, a gauge with the unit ``1`` gets ``_ratio``. A unit or ``_total``
 that the name ends with already is not repeated, and text in braces is no unit. The rules are those
-of "Prometheus and OpenMetrics compatibility" in the OpenTelemetry specification, and the names
-those that the exporter of ``ahwal[opentelemetry]`` gives, so that a program may change from one way
-to the other.
+of "Prometheus and OpenMetrics compatibility" in the OpenTelemetry specification. The agent's
+exporter and the ingest door both name with these functions, so that a program may change from one
+way to the other.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Mapping

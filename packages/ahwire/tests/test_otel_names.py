@@ -1,11 +1,11 @@
 """Names that OpenTelemetry's metrics and attributes have in the store."""
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from ahcollector.ingest._otlp_names import label_name, metric_name
 from ahwire.names import normalise_name
+from ahwire.otel_names import label_name, metric_name
 
 units = st.sampled_from(
     [
@@ -80,14 +80,3 @@ def test_a_metric_name_needs_no_further_normalising(name, unit, counter, gauge):
 @given(key=st.text(max_size=20))
 def test_a_label_name_needs_no_further_normalising(key):
     assert normalise_name(label_name(key)) == label_name(key)
-
-
-@given(name=st.text(max_size=20), unit=units, counter=st.booleans(), gauge=st.booleans())
-@example(name="a.b_total", unit="{x}/s", counter=True, gauge=False)
-def test_a_program_has_the_same_names_here_as_through_the_agents_exporter(
-    name, unit, counter, gauge
-):
-    theirs = pytest.importorskip("ahwal.opentelemetry._names", exc_type=ImportError)
-    kind = {"counter": counter, "gauge": gauge}
-    assert metric_name(name, unit, **kind) == theirs.metric_name(name, unit, **kind)
-    assert label_name(name) == theirs.label_name(name)
