@@ -113,6 +113,7 @@ PUBLIC = {
         "StoreSnapshot",
         "Writer",
     ],
+    "ahcollector.store.victoria_metrics": ["VictoriaMetricsStore", "rollup_rules"],
     "ahcollector.testing": ["FakeClock", "FakeHub"],
     "ahcollector.testing.contracts": [
         "BudgetStoreContract",

@@ -103,6 +103,12 @@ BUS_DEAD_LETTER = _counter(
     "ahc_bus_dead_letter_total", "Bus entries set aside, by reason.", "reason"
 )
 TSDB_SAMPLES_WRITTEN = _counter("ahc_tsdb_samples_written_total", "Samples the store took.")
+TSDB_SAMPLES_DROPPED = _counter(
+    "ahc_tsdb_samples_dropped_total",
+    "Samples left out of a write that the store took: non_finite, too_old, in_future, or over a "
+    "bound of the memory store (points_max, series_max).",
+    "reason",
+)
 TSDB_WRITE_ERRORS = _counter("ahc_tsdb_write_errors_total", "Failed writes by kind.", "kind")
 TSDB_BATCHES_DROPPED = _counter(
     "ahc_tsdb_batches_dropped_total", "Batches the store refused for good, by reason.", "reason"
@@ -152,6 +158,7 @@ ALL_METRICS: tuple[Metric, ...] = (
     BUS_DEPTH,
     BUS_DEAD_LETTER,
     TSDB_SAMPLES_WRITTEN,
+    TSDB_SAMPLES_DROPPED,
     TSDB_WRITE_ERRORS,
     TSDB_BATCHES_DROPPED,
     WORKER_BATCHES,

@@ -5,8 +5,10 @@ The law that every implementation keeps:
 * A sample is identified by its series (all labels) and its timestamp in milliseconds; writing one
   again changes nothing, so a write may be repeated whole.
 * Every query and every deletion names its company; nothing of another company can be in the answer.
-* Only finite values are stored. NaN and the infinities are left out and counted; -0.0 and the
-  smallest and largest finite doubles are kept as they are.
+* Only finite values are stored. NaN and the infinities are left out and counted. Whole numbers up
+  to 2**53 and numbers of up to nine digits are kept as they are, all others to twelve digits at
+  least; an implementation may take -0.0 and what is next to nothing (under 1e-300) for 0.
+* What was written can be read soon, and an implementation says when.
 """
 
 from __future__ import annotations
@@ -113,9 +115,11 @@ class Reader(Protocol):
         are. Series come in order of their labels; those without a sample in the range are absent.
 
         Raises:
-            ValueError: `step_ms` is under one second, the end is before the start, or the range has
-                more than `RANGE_POINTS_MAX` steps.
+            ValueError: `step_ms` is under the store's least step (one second, or what it says), the
+                end is before the start, or the range has more than `RANGE_POINTS_MAX` steps.
             TemporaryStoreError: The store cannot be asked now.
+            PermanentStoreError: The store does not answer such a question, for example because the
+                answer is too large. So may the other queries and the deletions.
         """
         ...
 

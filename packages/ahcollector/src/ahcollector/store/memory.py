@@ -9,16 +9,10 @@ from typing import Final
 
 from ahcollector import metrics as names
 from ahcollector.bus.base import SampleBatch, StoredSeries
-from ahcollector.errors import PermanentStoreError
 from ahcollector.metrics import Metrics, NullMetrics
+from ahcollector.store._refusals import check_range, check_tenant
 from ahcollector.store._series import MemorySeries
-from ahcollector.store.base import (
-    RANGE_POINTS_MAX,
-    Aggregate,
-    LatestSample,
-    RangeSeries,
-    SeriesInfo,
-)
+from ahcollector.store.base import Aggregate, LatestSample, RangeSeries, SeriesInfo
 from ahwire.clock import Clock
 from ahwire.names import metric_name
 
@@ -27,7 +21,6 @@ __all__ = ["MemoryStore"]
 _LATEST_MS: Final = 600_000
 _SWEEP_SECONDS: Final = 60.0
 _KEEP_RATIO: Final = 0.9
-_STEP_MS_MIN: Final = 1_000
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -79,12 +72,13 @@ class MemoryStore:
         for batch in batches:
             check_tenant(batch)
         oldest_ms = self._oldest_ms()
-        before = self._points
+        before, dropped = self._points, self.dropped.total()
         for batch in batches:
             server = self._tenants.setdefault(batch.company_id, {}).setdefault(batch.server_id, {})
             for series in batch.series:
                 self._store(server, series, oldest_ms)
-        self._metrics.inc(names.TSDB_SAMPLES_WRITTEN, sum(batch.samples for batch in batches))
+        taken = sum(batch.samples for batch in batches) - (self.dropped.total() - dropped)
+        self._metrics.inc(names.TSDB_SAMPLES_WRITTEN, taken)
         self.changes += self._points != before
         if self._points > self._points_max:
             self._shrink()
@@ -102,18 +96,23 @@ class MemoryStore:
         ]
         if len(good) < len(series.points):
             old = sum(timestamp_ms < oldest_ms for timestamp_ms, _ in series.points)
-            self.dropped["too_old"] += old
-            self.dropped["non_finite"] += len(series.points) - len(good) - old
+            self._drop("too_old", old)
+            self._drop("non_finite", len(series.points) - len(good) - old)
         if not good:
             return
         held = server.get(series.labels)
         if held is None:
             if self._series >= self._series_max:
-                self.dropped["series_max"] += len(good)
+                self._drop("series_max", len(good))
                 return
             held = server[series.labels] = MemorySeries()
             self._series += 1
         self._points += sum(held.put(timestamp_ms, value) for timestamp_ms, value in good)
+
+    def _drop(self, reason: str, count: int) -> None:
+        if count:
+            self.dropped[reason] += count
+            self._metrics.inc(names.TSDB_SAMPLES_DROPPED, count, reason=reason)
 
     def _oldest_ms(self) -> int:
         return round((self._clock.time() - self._retention_seconds) * 1000)
@@ -130,7 +129,7 @@ class MemoryStore:
                 low = middle + 1
             else:
                 high = middle
-        self.dropped["points_max"] += self._cut(low)
+        self._drop("points_max", self._cut(low))
 
     def _cut(self, oldest_ms: int) -> int:
         """Drop points before an instant; return how many there were."""
@@ -244,37 +243,3 @@ class MemoryStore:
         )
         self._store(server, StoredSeries(labels=labels, points=tuple(points)), self._oldest_ms())
         self._forget_empty()
-
-
-def check_tenant(batch: SampleBatch) -> None:
-    """Refuse a batch that is not wholly one tenant's. Raises PermanentStoreError."""
-    if not batch.company_id or not batch.server_id:
-        raise PermanentStoreError(
-            f"batch {batch.request_id} names no company or no server: it is not stored, because "
-            "everybody could read it"
-        )
-    tenant = (("company_id", batch.company_id), ("server_id", batch.server_id))
-    for series in batch.series:
-        if series.labels[1:3] != tenant or series.labels[0][0] != "__name__":
-            raise PermanentStoreError(
-                f"batch {batch.request_id} of {batch.company_id}/{batch.server_id} has a series "
-                "whose labels do not begin with its name and this tenant: nothing of it is stored"
-            )
-        if sum(name in {"company_id", "server_id", "__name__"} for name, _ in series.labels) != 3:
-            raise PermanentStoreError(
-                f"batch {batch.request_id} names a tenant twice in one series: nothing is stored"
-            )
-
-
-def check_range(start_ms: int, end_ms: int, step_ms: int) -> None:
-    """Refuse a range that no store answers. Raises ValueError."""
-    if step_ms < _STEP_MS_MIN:
-        raise ValueError(f"step_ms is {step_ms}; it must be at least {_STEP_MS_MIN}")
-    if end_ms < start_ms:
-        raise ValueError(f"the range ends at {end_ms}, before its start {start_ms}")
-    steps = (end_ms - start_ms) // step_ms + 1
-    if steps > RANGE_POINTS_MAX:
-        raise ValueError(
-            f"the range has {steps} steps, at most {RANGE_POINTS_MAX} are answered: take a longer "
-            "step or a shorter range"
-        )

@@ -49,6 +49,10 @@ class StoreContract:
         """Make what was written visible; for stores where that takes time."""
         del store
 
+    def same(self, found: float, sent: float) -> bool:
+        """Whether a value was kept; for stores that do not keep every double as it is."""
+        return (found, math.copysign(1.0, found)) == (sent, math.copysign(1.0, sent))
+
     async def read(
         self, store: Store, *, start: int, end: int, step: int, how: Aggregate = Aggregate.LAST
     ) -> Points:
@@ -113,14 +117,44 @@ class StoreContract:
         found = await self.read(store, start=t, end=t + 5_000, step=1_000)
         assert found == [(t + 1_000, 1.0), (t + 3_000, 3.0), (t + 5_000, 5.0)]
 
-    async def test_values_at_the_edge_of_doubles(self) -> None:
-        """C3: what is not finite is left out, its neighbours are kept as they are."""
+    async def test_what_is_not_finite_is_left_out_and_its_neighbours_are_kept(self) -> None:
+        """C3."""
         store, t = await self.new(), self.base()
-        values = [math.nan, math.inf, -math.inf, -0.0, 5e-324, 1.7976931348623157e308, 1.0]
+        values = [math.nan, 0.25, math.inf, -3.0, -math.inf, 9007199254740991.0, 123456.789]
         await store.write([samples([(t + n * 1_000, value) for n, value in enumerate(values)])])
         found = await self.read(store, start=t, end=t + 60_000, step=1_000)
-        assert found == [(t + n * 1_000, values[n]) for n in range(3, 7)]
-        assert math.copysign(1.0, found[0][1]) == -1.0
+        assert found == [(t + n * 1_000, values[n]) for n in (1, 3, 5, 6)]
+
+    async def test_values_at_the_edge_of_doubles(self) -> None:
+        """C3: each in a series of its own, kept as they are or as the store says."""
+        store, t = await self.new(), self.base()
+        values = [-0.0, 5e-324, 1.7976931348623157e308, -1.7976931348623157e308, 1 / 3, 1e23]
+        batches = [
+            samples([(t, value)], labels=(("number", str(n)),)) for n, value in enumerate(values)
+        ]
+        await store.write(batches)
+        await self.visible(store)
+        found = await store.latest("acme", "web-1", since_ms=t)
+        assert [dict(sample.labels)["number"] for sample in found] == list("012345")
+        for sample, value in zip(found, values, strict=True):
+            assert self.same(sample.value, value), value
+
+    async def test_a_series_lasts_from_its_first_sample_to_its_last(self) -> None:
+        """Whatever the order in which they came."""
+        store, t = await self.new(), self.base()
+        await store.write([samples([(t + 5_001, 1.0), (t + 1, 1.0), (t + 3_000, 1.0)])])
+        await self.visible(store)
+        [info] = await store.series("acme", "web-1")
+        assert (info.first_ms, info.last_ms) == (t + 1, t + 5_001)
+        assert info.labels == samples([]).series[0].labels
+
+    async def test_the_newest_point_of_a_range_is_true_although_it_is_new(self) -> None:
+        """Some stores show an older point in its place."""
+        store, now = await self.new(), self.now_ms()
+        t = now // 1_000 * 1_000 - 60_000
+        points = [(t + n * 1_000, float(n)) for n in range(60)]
+        await store.write([samples(points)])
+        assert await self.read(store, start=t, end=t + 59_000, step=1_000) == points
 
     async def test_tenants_never_meet(self) -> None:
         """Neither in a query nor in a list nor in a deletion."""

@@ -1,0 +1,187 @@
+"""Samples as lines of VictoriaMetrics' import, and what is never sent.
+
+A line is one JSON object and a newline::
+
+    {"metric":{"__name__":"ah_cpu","company_id":"c","server_id":"s",…},"values":[1.5],"timestamps":[1700000000000]}
+
+The name and the tenant come first: versions that keep only the first labels of a row, and say
+nothing, then at least never mix tenants. Values are written with the fewest digits that read back
+as the same double. Non-finite values have no form in JSON (the store skips a line with one and
+answers that all is well), so they are left out here and counted.
+
+VictoriaMetrics cuts or drops what is over its limits without a word. Those limits are checked here
+first, so that what was taken can be read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from json.encoder import encode_basestring
+from typing import Final
+
+import attrs
+
+from ahcollector.bus.base import SampleBatch, StoredSeries
+from ahcollector.errors import PermanentStoreError
+
+__all__ = [
+    "LABELS_MAX",
+    "LABEL_NAME_BYTES_MAX",
+    "LABEL_VALUE_BYTES_MAX",
+    "ImportBody",
+    "KeptSeries",
+    "Window",
+    "check_labels",
+    "import_bodies",
+    "kept_series",
+]
+
+LABELS_MAX: Final = 30
+"""Labels of a series with its name and tenant: what every version keeps by default."""
+
+LABEL_NAME_BYTES_MAX: Final = 256
+LABEL_VALUE_BYTES_MAX: Final = 4_096
+"""UTF-8 bytes: what every version keeps by default, longer ones are cut or dropped."""
+
+_NAME_CHARS_SHOWN: Final = 40
+
+
+@attrs.frozen(kw_only=True)
+class Window:
+    """The instants that the store keeps, Unix milliseconds, both ends included."""
+
+    oldest_ms: int
+    newest_ms: int
+
+
+@attrs.frozen(kw_only=True)
+class KeptSeries:
+    """What of a series is sent: at least one finite point within the window."""
+
+    labels: tuple[tuple[str, str], ...]
+    points: Sequence[tuple[int, float]]
+
+
+@attrs.frozen(kw_only=True)
+class ImportBody:
+    """The body of one request: whole lines, and how many samples they hold."""
+
+    data: bytes
+    samples: int
+
+
+def check_labels(batch: SampleBatch) -> None:
+    """Refuse a batch of which VictoriaMetrics would cut or drop a series in silence.
+
+    Raises:
+        PermanentStoreError: A series has too many labels, one that is empty, named twice or too
+            long, or one that is no Unicode text.
+    """
+    for series in batch.series:
+        if len(series.labels) > LABELS_MAX:
+            raise _refusal(batch, series, f"{len(series.labels)} labels, over {LABELS_MAX}")
+        if len(dict(series.labels)) < len(series.labels):
+            raise _refusal(batch, series, "two labels of one name")
+        for name, value in series.labels:
+            try:
+                name_bytes, value_bytes = len(name.encode()), len(value.encode())
+            except UnicodeEncodeError as error:
+                raise _refusal(batch, series, "a label with a lone surrogate") from error
+            if not name_bytes or not value_bytes:
+                raise _refusal(batch, series, f"the empty label {name[:_NAME_CHARS_SHOWN]!r}")
+            if name_bytes > LABEL_NAME_BYTES_MAX:
+                raise _refusal(
+                    batch,
+                    series,
+                    f"a label name of {name_bytes} bytes, over {LABEL_NAME_BYTES_MAX}",
+                )
+            if value_bytes > LABEL_VALUE_BYTES_MAX:
+                raise _refusal(
+                    batch,
+                    series,
+                    f"{value_bytes} bytes in label {name!r}, over {LABEL_VALUE_BYTES_MAX}",
+                )
+
+
+def _refusal(batch: SampleBatch, series: StoredSeries, what: str) -> PermanentStoreError:
+    name = series.labels[0][1][:_NAME_CHARS_SHOWN]
+    return PermanentStoreError(
+        f"batch {batch.request_id} has a series {name!r} with {what}: VictoriaMetrics would cut or "
+        "drop it and say nothing, so nothing of the batch is stored"
+    )
+
+
+def kept_series(
+    batches: Sequence[SampleBatch], window: Window, dropped: Counter[str]
+) -> Iterator[KeptSeries]:
+    """Return what is sent, and add to `dropped` what is not, by reason."""
+    oldest_ms, newest_ms = window.oldest_ms, window.newest_ms
+    isfinite = math.isfinite
+    for batch in batches:
+        for series in batch.series:
+            points: Sequence[tuple[int, float]] = series.points
+            for timestamp_ms, value in points:
+                if not isfinite(value) or not oldest_ms <= timestamp_ms <= newest_ms:
+                    points = _sound(points, window, dropped)
+                    break
+            if points:
+                yield KeptSeries(labels=series.labels, points=points)
+
+
+def _sound(
+    points: Sequence[tuple[int, float]], window: Window, dropped: Counter[str]
+) -> list[tuple[int, float]]:
+    result: list[tuple[int, float]] = []
+    for timestamp_ms, value in points:
+        if not math.isfinite(value):
+            dropped["non_finite"] += 1
+        elif timestamp_ms < window.oldest_ms:
+            dropped["too_old"] += 1
+        elif timestamp_ms > window.newest_ms:
+            dropped["in_future"] += 1
+        else:
+            result.append((timestamp_ms, value))
+    return result
+
+
+def import_bodies(
+    kept: Sequence[KeptSeries], *, line_bytes_max: int, body_bytes_max: int
+) -> list[ImportBody]:
+    """Return bodies of at most about `body_bytes_max`, each of lines under `line_bytes_max`.
+
+    A body is over its bound by at most one line.
+    """
+    bodies: list[ImportBody] = []
+    lines: list[bytes] = []
+    size = samples = 0
+    for series in kept:
+        for line, count in _lines(series, line_bytes_max):
+            lines.append(line)
+            size += len(line)
+            samples += count
+            if size >= body_bytes_max:
+                bodies.append(ImportBody(data=b"".join(lines), samples=samples))
+                lines, size, samples = [], 0, 0
+    if lines:
+        bodies.append(ImportBody(data=b"".join(lines), samples=samples))
+    return bodies
+
+
+def _lines(series: KeptSeries, line_bytes_max: int) -> Iterator[tuple[bytes, int]]:
+    """Return the lines of a series with their counts of points; a long one is halved."""
+    quote = encode_basestring
+    labels = ",".join([f"{quote(name)}:{quote(value)}" for name, value in series.labels])
+    waiting = [series.points]
+    while waiting:
+        points = waiting.pop()
+        values = ",".join([repr(value) for _, value in points])
+        timestamps = ",".join([str(timestamp_ms) for timestamp_ms, _ in points])
+        line = f'{{"metric":{{{labels}}},"values":[{values}],"timestamps":[{timestamps}]}}\n'
+        data = line.encode()
+        if len(data) >= line_bytes_max and len(points) > 1:
+            middle = len(points) // 2
+            waiting += [points[middle:], points[:middle]]
+        else:
+            yield data, len(points)

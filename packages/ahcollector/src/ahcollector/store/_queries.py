@@ -1,0 +1,41 @@
+"""Parts of queries to VictoriaMetrics: instants, ends of ranges, several questions in one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+__all__ = ["MARK", "instant", "seen_end_ms", "union"]
+
+MARK: Final = "__ah"
+"""The label that tells the parts of a union apart; no label of an agent begins with ``__``."""
+
+# It hides the newest half minute of a range whose step is under a minute.
+_HIDING_STEP_MS: Final = 60_000
+_HIDDEN_MS: Final = 60_000
+
+
+def instant(unix_ms: int) -> str:
+    """Return an instant as text: a number of seconds would lose milliseconds in rounding."""
+    seconds, ms = divmod(unix_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+
+
+def seen_end_ms(last_ms: int, step_ms: int, now_ms: int) -> int:
+    """Return where a range must end for its last point to be true.
+
+    In a range with a short step that ends now, the newest points are copies of an earlier one; in
+    one that ends later they are as they are.
+    """
+    if step_ms >= _HIDING_STEP_MS or last_ms < now_ms - _HIDDEN_MS:
+        return last_ms
+    missing_ms = max(0, now_ms + step_ms + _HIDDEN_MS - last_ms)
+    return last_ms + -(-missing_ms // step_ms) * step_ms
+
+
+def union(**parts: str) -> str:
+    """Return one query of several; each series carries the name of its part."""
+    marked = [
+        f'label_set({part} keep_metric_names, "{MARK}", "{name}")' for name, part in parts.items()
+    ]
+    return f"union({', '.join(marked)})"

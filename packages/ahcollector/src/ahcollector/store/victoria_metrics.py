@@ -1,0 +1,376 @@
+"""Time series in VictoriaMetrics (single node), over its HTTP interface.
+
+What it adds to the law of `ahcollector.store.base`:
+
+* **Visible comes later.** A new sample of a known series can be read after about a second, a new
+  series after about ten. `flush` shows everything at once, for tests and before a deletion.
+* **Visible is not durable.** What was written in the last seconds before a kill is lost although it
+  could be read; whoever wrote it must be able to write it again for `tsdb.durable_after` (15 s).
+  An orderly stop loses nothing.
+* **Once only with the flag.** A sample written twice is one only with
+  ``-dedup.minScrapeInterval=1ms``; `check` tells when it is missing.
+* **Values are decimal.** Integers up to 2**53 and numbers of up to nine digits come back as they
+  were; others to about twelve significant digits. -0.0 and what is nearer to zero than about 1e-300
+  become 0. Beside a very large value (1e18 times as large) those of the same series may become 0.
+* Long ranges are answered from rollups, where rules record them (`rollup_rules`).
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Concatenate, Final, ParamSpec, Self, TypeVar
+
+from ahcollector import metrics as names
+from ahcollector.bus.base import SampleBatch
+from ahcollector.clock import AsyncClock, SystemClock
+from ahcollector.errors import PermanentStoreError, StoreError, TemporaryStoreError
+from ahcollector.metrics import Metrics, NullMetrics
+from ahcollector.store import _victoria_answers as answers
+from ahcollector.store._lines import Window, check_labels, import_bodies, kept_series
+from ahcollector.store._queries import MARK, instant, seen_end_ms, union
+from ahcollector.store._range_plan import Source, range_expression, range_sources
+from ahcollector.store._refusals import check_range, check_tenant
+from ahcollector.store._rollup_rules import rollup_rules
+from ahcollector.store._selectors import selector
+from ahcollector.store._start_check import PROBE_SELECTOR, check_probe, dedup_warning, probe
+from ahcollector.store._victoria_http import Transport, VictoriaHttp, authorization
+from ahcollector.store.base import Aggregate, LatestSample, RangeSeries, SeriesInfo
+from ahwire.names import metric_name
+
+__all__ = ["VictoriaMetricsStore", "rollup_rules"]
+
+_log = logging.getLogger("ahcollector.store")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_DAY_MS: Final = 86_400_000
+_LATEST_MS: Final = 600_000
+# It drops what is further ahead; and no sample is newer, so queries for all end there.
+_AHEAD_MS: Final = 2 * _DAY_MS
+# It answers nothing to what reaches from the beginning of 1970 to a day that has not come.
+_EARLIEST_MS: Final = 5 * 365 * _DAY_MS
+# To here the newest sample is looked for among all samples, in one step that nothing can divide.
+_ALL_SAMPLES_MS: Final = 3_600_000
+_CHECK_POLL_SECONDS: Final = 0.5
+
+
+class VictoriaMetricsStore:
+    """`Store` in VictoriaMetrics. Use as an async context manager, or `aclose` it.
+
+    What is not stored for another reason than a refusal is counted by reason in `dropped` and in
+    the metrics: ``non_finite``, ``too_old``, ``in_future`` (over two days ahead).
+
+    Args:
+        url: Where it is, for example ``http://127.0.0.1:8428``; a path is kept.
+        long_url: Where rollups of an hour are kept, if elsewhere.
+        username: For basic auth; empty: none.
+        password: For basic auth. Kept out of every text, as the token is.
+        bearer: Token to show instead.
+        tls_ca_file: PEM bundle to trust instead of the system's.
+        clock: Tells how old a range is, and the time of `check`.
+        metrics: Where to count.
+        timeout_seconds: Bound on a whole call.
+        retention_seconds: How long VictoriaMetrics keeps samples, as its ``-retentionPeriod`` says:
+            what is older is dropped there in silence, and here with a count. None: not asked.
+        step_seconds_min: The least step of a range.
+        line_bytes_max: A line of an import is shorter; VictoriaMetrics skips longer ones silently.
+        body_bytes_max: About how much a request carries, before compression.
+        response_bytes_max: How much of an answer is read.
+        connections_max: Connections at one time.
+        transport: What carries requests, for tests and for special networks.
+
+    Raises:
+        ValueError: A URL is not http(s), or what it shows for itself cannot be in a header.
+        OSError: `tls_ca_file` cannot be read or holds no certificate.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        long_url: str | None = None,
+        username: str = "",
+        password: str = "",
+        bearer: str = "",
+        tls_ca_file: Path | None = None,
+        clock: AsyncClock | None = None,
+        metrics: Metrics | None = None,
+        timeout_seconds: float = 10.0,
+        retention_seconds: float | None = None,
+        step_seconds_min: float = 30.0,
+        line_bytes_max: int = 8_000_000,
+        body_bytes_max: int = 16_000_000,
+        response_bytes_max: int = 64 * 1024 * 1024,
+        connections_max: int = 20,
+        transport: Transport | None = None,
+    ) -> None:
+        shown = authorization(username=username, password=password, bearer=bearer)
+
+        def http(where: str) -> VictoriaHttp:
+            return VictoriaHttp(
+                url=where,
+                authorization=shown,
+                tls_ca_file=tls_ca_file,
+                timeout_seconds=timeout_seconds,
+                response_bytes_max=response_bytes_max,
+                connections_max=connections_max,
+                transport=transport,
+            )
+
+        self._http = http(url)
+        self._long = self._http if long_url is None else http(long_url)
+        self._clock = clock if clock is not None else SystemClock()
+        self._metrics = metrics if metrics is not None else NullMetrics()
+        self._retention_seconds = retention_seconds
+        self._step_ms_min = round(step_seconds_min * 1000)
+        self._line_bytes_max = line_bytes_max
+        self._body_bytes_max = body_bytes_max
+        self.dropped: Counter[str] = Counter()
+
+    async def __aenter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the connections."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections; no call may be made afterwards."""
+        await self._http.aclose()
+        if self._long is not self._http:
+            await self._long.aclose()
+
+    def _now_ms(self) -> int:
+        return round(self._clock.time() * 1000)
+
+    # --- writing
+
+    async def write(self, batches: Sequence[SampleBatch]) -> None:
+        """Store samples; see `Writer.write`. Cancelled, it may have stored some of them.
+
+        Raises:
+            PermanentStoreError: Also for a series with more than 30 labels in all, one that is
+                empty, named twice or too long: before any call is made.
+        """
+        for batch in batches:
+            check_tenant(batch)
+            check_labels(batch)
+        dropped: Counter[str] = Counter()
+        kept = list(kept_series(batches, self._window(), dropped))
+        bodies = import_bodies(
+            kept, line_bytes_max=self._line_bytes_max, body_bytes_max=self._body_bytes_max
+        )
+        for body in bodies:
+            await self._http.post_body(
+                "/api/v1/import",
+                # Level 1 takes a tenth of the bytes off the network for the least of the work.
+                gzip.compress(body.data, compresslevel=1, mtime=0),
+                {"Content-Encoding": "gzip", "Content-Type": "application/x-ndjson"},
+            )
+        # Counted once, when the whole is done: a write that fails is made again whole.
+        self._metrics.inc(names.TSDB_SAMPLES_WRITTEN, sum(body.samples for body in bodies))
+        for reason, count in dropped.items():
+            self._metrics.inc(names.TSDB_SAMPLES_DROPPED, count, reason=reason)
+        self.dropped += dropped
+
+    def _window(self) -> Window:
+        now_ms = self._now_ms()
+        oldest_ms = 0
+        if self._retention_seconds is not None:
+            oldest_ms = max(0, now_ms - round(self._retention_seconds * 1000))
+        return Window(oldest_ms=oldest_ms, newest_ms=now_ms + _AHEAD_MS)
+
+    # --- queries
+
+    async def range(
+        self,
+        company_id: str,
+        server_id: str,
+        metric: str,
+        *,
+        start_ms: int,
+        end_ms: int,
+        step_ms: int,
+        aggregate: Aggregate = Aggregate.AVG,
+    ) -> list[RangeSeries]:
+        """Return aggregates by step, from samples or rollups; see `Reader.range`."""
+        check_range(start_ms, end_ms, step_ms, step_ms_min=self._step_ms_min)
+        name = metric_name(metric)
+        last_ms = start_ms + (end_ms - start_ms) // step_ms * step_ms
+        now_ms = self._now_ms()
+        found: list[RangeSeries] = []
+        for source in range_sources(
+            start_ms=start_ms, step_ms=step_ms, aggregate=aggregate, now_ms=now_ms
+        ):
+            http = self._long if source is Source.HOUR else self._http
+            body = await http.post_form(
+                "/api/v1/query_range",
+                {
+                    "query": range_expression(
+                        company_id,
+                        server_id,
+                        name,
+                        source=source,
+                        step_ms=step_ms,
+                        aggregate=aggregate,
+                    ),
+                    "start": instant(start_ms),
+                    "end": instant(seen_end_ms(last_ms, step_ms, now_ms)),
+                    "step": f"{step_ms}ms",
+                    # Without it times are moved, and what was read before comes from a cache.
+                    "nocache": "1",
+                },
+            )
+            found = _read(body, answers.read_ranges, name=name, last_ms=last_ms)
+            if found:
+                break
+        return found
+
+    async def latest(
+        self, company_id: str, server_id: str, *, since_ms: int | None = None
+    ) -> list[LatestSample]:
+        """Return the newest samples; see `Reader.latest`."""
+        now_ms = self._now_ms()
+        if since_ms is None:
+            since_ms = now_ms - _LATEST_MS
+        since_ms = max(since_ms, _EARLIEST_MS)
+        end_ms = max(now_ms + _AHEAD_MS, since_ms)
+        chosen = selector(company_id, server_id=server_id, rollups=False)
+        window = f"{chosen}[{end_ms - since_ms + 1}ms]"
+        if now_ms - since_ms <= _ALL_SAMPLES_MS:
+            body = await self._instant_query(window, end_ms)
+            return _read(body, answers.read_newest, since_ms=since_ms)
+        body = await self._instant_query(
+            union(value=f"last_over_time({window})", time=f"tlast_over_time({window})"), end_ms
+        )
+        return _read(body, answers.read_latest, mark=MARK)
+
+    async def series(self, company_id: str, server_id: str | None = None) -> list[SeriesInfo]:
+        """Return what series there are; see `Reader.series`. Reads all of their samples."""
+        end_ms = self._now_ms() + _AHEAD_MS
+        chosen = selector(company_id, server_id=server_id, rollups=False)
+        window = f"{chosen}[{end_ms - _EARLIEST_MS}ms]"
+        body = await self._instant_query(
+            union(first=f"tfirst_over_time({window})", last=f"tlast_over_time({window})"), end_ms
+        )
+        return _read(body, answers.read_edges, mark=MARK)
+
+    async def _instant_query(self, expression: str, at_ms: int) -> bytes:
+        return await self._http.post_form(
+            "/api/v1/query", {"query": expression, "time": instant(at_ms), "nocache": "1"}
+        )
+
+    # --- deletion
+
+    async def delete_server(self, company_id: str, server_id: str) -> int:
+        """Delete a server's series and their rollups; see `Deleter.delete_server`."""
+        return await self._delete(company_id, server_id)
+
+    async def delete_company(self, company_id: str) -> int:
+        """Delete a company's series and their rollups; see `Deleter.delete_company`."""
+        return await self._delete(company_id, None)
+
+    async def _delete(self, company_id: str, server_id: str | None) -> int:
+        everything = selector(company_id, server_id=server_id)
+        counted = selector(company_id, server_id=server_id, rollups=False)
+        try:
+            # Only what is visible is deleted, and a series may be a second old.
+            await self.flush()
+        except StoreError as error:
+            _log.warning(
+                "series that came in the last 10 s may outlive their deletion, because what waits "
+                "could not be made visible first",
+                extra={"company_id": company_id, "server_id": server_id, "error": str(error)},
+            )
+        body = await self._http.post_form(
+            "/api/v1/series",
+            {
+                "match[]": counted,
+                "start": instant(_EARLIEST_MS),
+                "end": instant(self._now_ms() + _AHEAD_MS),
+            },
+        )
+        count = len(_read(body, answers.read_labels))
+        form = {"match[]": everything}
+        await self._http.post_form("/api/v1/admin/tsdb/delete_series", form)
+        if self._long is not self._http:
+            await self._long.post_form("/api/v1/admin/tsdb/delete_series", form)
+        return count
+
+    # --- health
+
+    async def flush(self) -> None:
+        """Make everything written so far visible; it is not durable for that.
+
+        Raises:
+            StoreError: It could not be asked, or refuses (``-forceFlushAuthKey``).
+        """
+        await self._http.get("/internal/force_flush")
+
+    async def ping(self) -> None:
+        """Return when it answers; see `Store.ping`."""
+        try:
+            await self._http.get("/health")
+        except PermanentStoreError as error:
+            raise TemporaryStoreError(str(error)) from error
+
+    async def check(self, *, timeout_seconds: float = 30.0) -> tuple[str, ...]:
+        """Write one series at every limit and read it back: to be called at the start.
+
+        Args:
+            timeout_seconds: How long a new series may take to become visible.
+
+        Returns:
+            Warnings, which are logged too: that a repeated sample counts twice.
+
+        Raises:
+            TemporaryStoreError: It does not answer, or what was written did not become visible.
+            PermanentStoreError: It refuses such a series, or keeps it otherwise than it was
+                written: what agents send would be lost.
+        """
+        at_ms = self._now_ms()
+        end_seconds = self._clock.monotonic() + timeout_seconds
+        batch = probe(at_ms)
+        for _ in range(2):
+            # Two requests, as a retry makes them.
+            await self.write([batch])
+        window = f"{PROBE_SELECTOR}[1ms]"
+        while True:
+            found = _read(await self._instant_query(window, at_ms), answers.read_samples)
+            if found:
+                break
+            if self._clock.monotonic() >= end_seconds:
+                raise TemporaryStoreError(
+                    f"VictoriaMetrics took a series and did not show it in {timeout_seconds:g} s: "
+                    "see its log for what it dropped"
+                )
+            await self._clock.sleep(_CHECK_POLL_SECONDS)
+        check_probe(found[0].labels)
+        total = await self._instant_query(f"sum(sum_over_time({window}))", at_ms)
+        warning = dedup_warning(_read(total, answers.read_samples)[0].points[0][1])
+        if warning is None:
+            return ()
+        _log.warning(warning)
+        return (warning,)
+
+
+def _read(
+    body: bytes, read: Callable[Concatenate[bytes, P], T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    try:
+        return read(body, *args, **kwargs)
+    except ValueError as error:
+        raise TemporaryStoreError(
+            f"VictoriaMetrics' answer makes no sense ({error}): is that address VictoriaMetrics'?"
+        ) from error
