@@ -52,6 +52,14 @@ def test_every_test_that_the_page_names_is_there(page):
     assert not missing
 
 
+@pytest.mark.parametrize("title", ["Companies apart", "Tokens", "What a body can do", "TLS"])
+def test_every_point_about_security_names_a_test_or_says_that_there_is_none(title):
+    text, _, _ = section(PAGES["security"].read_text(encoding="utf-8"), title).partition("```")
+    first, *points = re.split(r"^- ", text, flags=re.MULTILINE)
+    told = [one for one in points or [first] if not re.search(r"\*([Tt]ests?:|No test)\s", one)]
+    assert not told
+
+
 def test_every_promise_of_the_agent_names_a_test():
     agent = section(PAGES["guarantees"].read_text(encoding="utf-8"), "The agent")
     promises, _, limits = agent.partition("### Where the promise ends")
