@@ -17,13 +17,16 @@ from pathlib import Path
 import anyio
 import httpx
 import pytest
-import uvicorn
 from remote_write_sender import TWO, block, headers, message_2
 
 from ahcollector.clock import SystemClock
 from ahcollector.store.memory import MemoryStore
 from ahwire.names import metric_name
-from testkit import PrometheusServer, VmagentServer, wait_until
+
+uvicorn = pytest.importorskip("uvicorn")
+pytest.importorskip("testkit")
+
+from testkit import PrometheusServer, VmagentServer, wait_until  # noqa: E402
 
 pytestmark = pytest.mark.service
 

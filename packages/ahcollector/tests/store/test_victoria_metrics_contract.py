@@ -6,6 +6,9 @@ import pytest
 
 from ahcollector.store.victoria_metrics import VictoriaMetricsStore
 from ahcollector.testing.contracts import StoreContract
+
+pytest.importorskip("testkit")
+
 from testkit import VictoriaMetricsServer
 
 
