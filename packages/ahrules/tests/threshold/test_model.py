@@ -257,6 +257,12 @@ class Model:
             watch.window_from = self.newest(key)
             if self.points[key] and not watch.silent:
                 watch.value = max(self.points[key])[1]
+        if old.op == new.op and watch.peaks:
+            # What was farthest stays so: with eq and ne another threshold might say otherwise.
+            watch.peaks = [farthest(old, watch.peaks)]
+        if old.op == new.op and watch.held:
+            far = farthest(old, [value for _, value in watch.held])
+            watch.held = [(ts, far) for ts, _ in watch.held]
         if old.op != new.op:
             watch.peaks = [watch.value] if watch.peaks and watch.value is not None else []
             watch.held = [(ts, watch.value) for ts, _ in watch.held]
@@ -281,9 +287,6 @@ class Model:
 
     def tell(self, kind, reason, rule, key, watch, at):
         at = max(at, watch.started)
-        far = {"gt": max, "gte": max, "lt": min, "lte": min}.get(
-            rule.op.value, lambda values: max(values, key=lambda v: abs(v - rule.threshold))
-        )
         self.told.append(
             (
                 kind,
@@ -295,9 +298,14 @@ class Model:
                 rule.threshold,
                 watch.started,
                 at,
-                far(watch.peaks) if watch.peaks else None,
+                farthest(rule, watch.peaks) if watch.peaks else None,
             )
         )
+
+
+def farthest(rule, values):
+    by_distance = lambda found: max(found, key=lambda v: abs(v - rule.threshold))  # noqa: E731
+    return {"gt": max, "gte": max, "lt": min, "lte": min}.get(rule.op.value, by_distance)(values)
 
 
 def compare(op, value, bar):
@@ -516,10 +524,12 @@ def test_the_evaluator_is_the_model_at_every_step_and_after_every_restart(found,
         twin.step(operation)
 
 
+# 20,000 histories, in parts: a test that takes more than three minutes is taken for one that hangs.
 @pytest.mark.nightly
-@settings(max_examples=20_000)
-@given(rule_lists(), st.lists(operations, min_size=20, max_size=60))
-def test_the_evaluator_is_the_model_over_long_histories(found, happening):
+@pytest.mark.parametrize("part", range(16))
+@settings(max_examples=1_250)
+@given(found=rule_lists(), happening=st.lists(operations, min_size=20, max_size=60))
+def test_the_evaluator_is_the_model_over_long_histories(part, found, happening):
     """A1, A2, A3, A4, A8, A11 in all mixtures."""
     twin = Twin()
     twin.step(("rules", found))

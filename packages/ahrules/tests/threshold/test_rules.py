@@ -216,6 +216,14 @@ def test_a_rule_that_is_gone_resolves_its_alerts_and_says_why(bench, rule, rules
     assert one.point(20, 95) == [OPENED]  # a new alert
 
 
+def test_the_peak_is_what_was_farthest_by_the_version_that_saw_it(bench, rule):
+    """Of `ne 1` 3 is farther than 0; of the `ne 3` that comes later it would be the other way."""
+    one = bench(rule(op="ne", threshold=1))
+    one.points([0, 3])
+    assert one.rules(rule(op="ne", threshold=3, version=2), at=20) == [("resolved", "rule_changed")]
+    assert one.told[-1].peak_value == 3
+
+
 def test_the_same_rules_again_change_nothing(bench, rule):
     one = bench(rule(for_seconds=60), rule(rule_id="r2", agg="avg", agg_seconds=60))
     one.points([95] * 3)

@@ -59,7 +59,8 @@ class Transition:
             or of the tick that found the silence.
         duration_seconds: From `started_at` to `at`; at least 0.
         peak_value: The farthest that the value was on the alert's side since the condition began;
-            None for an alert of silence.
+            None for an alert of silence. Kept when the rule changes: each value was judged by the
+            version that saw it, and with another operator the peak begins anew.
         at: When this happened, in Unix seconds: the time of the point, or of the tick.
     """
 
