@@ -65,6 +65,7 @@ PUBLIC = {
         "TRIES_MAX",
         "shard_for",
     ],
+    "ahcollector.bus.redis": ["RedisBus"],
     "ahcollector.detector": ["Detector", "Reporter", "ScanReport", "TrafficTotals"],
     "ahcollector.outbox": [
         "DeadLetter",

@@ -102,6 +102,12 @@ BUS_DEPTH = _gauge("ahc_bus_depth", "Batches on one shard of the bus.", "shard")
 BUS_DEAD_LETTER = _counter(
     "ahc_bus_dead_letter_total", "Bus entries set aside, by reason.", "reason"
 )
+BUS_DEAD_LETTERS_DROPPED = _counter(
+    "ahc_bus_dead_letters_dropped_total", "Dead letters of the bus that made room for newer ones."
+)
+BUS_HELD = _gauge(
+    "ahc_bus_held", "Bus entries handed over in this process and not acknowledged yet."
+)
 TSDB_SAMPLES_WRITTEN = _counter("ahc_tsdb_samples_written_total", "Samples the store took.")
 TSDB_SAMPLES_DROPPED = _counter(
     "ahc_tsdb_samples_dropped_total",
@@ -157,6 +163,8 @@ ALL_METRICS: tuple[Metric, ...] = (
     LAST_SYNC,
     BUS_DEPTH,
     BUS_DEAD_LETTER,
+    BUS_DEAD_LETTERS_DROPPED,
+    BUS_HELD,
     TSDB_SAMPLES_WRITTEN,
     TSDB_SAMPLES_DROPPED,
     TSDB_WRITE_ERRORS,

@@ -126,6 +126,19 @@ class RedisClient:
         """Return a key: the prefix and the parts, joined by colons."""
         return self.prefix + ":".join(parts)
 
+    def for_blocking(self, *, block_seconds: float, connections_max: int) -> RedisClient:
+        """Return a client for commands that wait so long in Redis; it is the caller's to close.
+
+        Its commands have `block_seconds` more than `timeout_seconds` for their replies, and it has
+        connections of its own: those who wait keep nobody from a connection.
+        """
+        config = attrs.evolve(
+            self._config,
+            timeout_seconds=self._config.timeout_seconds + block_seconds,
+            connections_max=connections_max,
+        )
+        return RedisClient(config=config, clock=self._clock)
+
     async def call(self, *command: str | bytes | float) -> Any:
         """Run one command and return its reply."""
         return await self._settled(str(command[0]), lambda: self._execute(*command))

@@ -1,4 +1,6 @@
-"""The in-process bus keeps the contract."""
+"""Every bus keeps the contract."""
+
+import uuid
 
 import pytest
 
@@ -13,3 +15,15 @@ class TestInProcessBus(BusContract):
         return InProcessBus(
             clock=SystemClock(), queue_batches_max=queue_batches_max, retry_seconds=0.001
         )
+
+
+@pytest.mark.service
+@pytest.mark.anyio
+class TestRedisBus(BusContract):
+    @pytest.fixture(autouse=True)
+    def _buses(self, buses):
+        self.buses = buses
+
+    async def new(self, *, queue_batches_max=256):
+        self.buses.prefix = f"test-{uuid.uuid4().hex}:"
+        return self.buses(queue_batches_max=queue_batches_max)

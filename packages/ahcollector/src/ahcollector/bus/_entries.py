@@ -1,0 +1,195 @@
+"""A batch as bytes, for the buses that leave the process.
+
+An entry is one byte of version, the CRC-32 of what follows (4 bytes), and a zstd frame of::
+
+    received_at_ms  int64
+    series          uint32, how many
+    texts           uint32, how many
+    points          uint32, how many
+    separator       uint32, a code point that is in no text
+    labels          uint32 each series, how many it has
+    points          uint32 each series, how many it has
+    stamps          int64 each point, Unix ms
+    values          float64 each point
+    texts           UTF-8, joined by the separator: company, server, agent, request id, and then
+                    name and value of each label
+
+All numbers are little-endian. Columns let both ways be a few calls for a whole batch instead of
+some for each label, and what stands side by side is alike, which zstd likes. A program that meets a
+version it does not know refuses the entry, which is then a dead letter of its bus and not lost.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from array import array
+from collections.abc import Iterable
+from itertools import chain
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - it is an exception
+from typing import Any, Final
+
+from ahcollector.bus.base import SampleBatch, StoredSeries
+from ahcollector.errors import BusError
+from ahwire.codec import ZSTD, compress, decompress
+from ahwire.errors import WireError
+
+__all__ = ["PLAIN_BYTES_MAX", "decode", "encode"]
+
+PLAIN_BYTES_MAX: Final = 64 << 20
+"""What an entry may be before it is compressed, in bytes: no entry of junk inflates to more."""
+
+_VERSION: Final = 1
+_ENVELOPE: Final = Struct("<BI")
+_HEAD: Final = Struct("<qIIII")
+_IDS: Final = 4
+# UTF-8 that also takes halves of characters: what a process can hold, its bus can carry.
+_CODEC: Final = ("utf-8", "surrogatepass")
+
+
+def encode(batch: SampleBatch) -> bytes:
+    """Return a batch as an entry.
+
+    Raises:
+        BusError: It cannot be one: a stamp is no int64, a value no number, or it is too large.
+    """
+    texts = [batch.company_id, batch.server_id, batch.agent_id, batch.request_id]
+    texts += chain.from_iterable(chain.from_iterable(one.labels for one in batch.series))
+    separator, text = _joined(texts)
+    points = list(chain.from_iterable(one.points for one in batch.series))
+    try:
+        plain = b"".join(
+            (
+                _HEAD.pack(
+                    batch.received_at_ms, len(batch.series), len(texts), len(points), separator
+                ),
+                _bytes("I", [len(one.labels) for one in batch.series]),
+                _bytes("I", [len(one.points) for one in batch.series]),
+                _bytes("q", [stamp for stamp, _ in points]),
+                _bytes("d", [value for _, value in points]),
+                text,
+            )
+        )
+    except (ValueError, OverflowError, TypeError, StructError) as error:
+        raise BusError(
+            f"batch {batch.request_id} of server {batch.server_id} cannot be put on the bus "
+            f"({error}): stamps are 64-bit integers of milliseconds, values are numbers"
+        ) from error
+    if len(plain) > PLAIN_BYTES_MAX:
+        raise BusError(
+            f"batch {batch.request_id} of server {batch.server_id} has {len(plain)} bytes; an "
+            f"entry of the bus has {PLAIN_BYTES_MAX} at most: send it in parts"
+        )
+    frame = compress(plain, ZSTD)
+    return _ENVELOPE.pack(_VERSION, zlib.crc32(frame)) + frame
+
+
+def decode(entry: bytes) -> SampleBatch:
+    """Return the batch of an entry.
+
+    Raises:
+        BusError: The bytes are no entry; the text names what is wrong with them.
+    """
+    plain = _plain(entry)
+    if len(plain) < _HEAD.size:
+        raise _unreadable(entry, f"its head has {len(plain)} bytes of {_HEAD.size}")
+    received_at_ms, series, texts, points, separator = _HEAD.unpack_from(plain)
+    columns = _Columns(plain)
+    if columns.left < 8 * series + 16 * points:
+        raise _unreadable(entry, f"{series} series of {points} points do not fit in it")
+    label_counts, point_counts = columns.take("I", series), columns.take("I", series)
+    stamps, values = columns.take("q", points), columns.take("d", points)
+    try:
+        found = str(columns.rest(), *_CODEC).split(chr(separator))
+    except (UnicodeDecodeError, ValueError, OverflowError) as error:
+        raise _unreadable(entry, f"its texts are none ({error})") from error
+    if not texts == len(found) == _IDS + 2 * sum(label_counts) or points != sum(point_counts):
+        raise _unreadable(entry, "its numbers of texts or points contradict each other")
+    company_id, server_id, agent_id, request_id = found[:_IDS]
+    names = iter(found)
+    labels = list(zip(names, names, strict=True))
+    pairs = list(zip(stamps, values, strict=True))
+    label, point = _IDS // 2, 0
+    stored: list[StoredSeries] = []
+    for label_count, point_count in zip(label_counts, point_counts, strict=True):
+        stored.append(
+            StoredSeries(
+                labels=tuple(labels[label : label + label_count]),
+                points=tuple(pairs[point : point + point_count]),
+            )
+        )
+        label += label_count
+        point += point_count
+    return SampleBatch(
+        company_id=company_id,
+        server_id=server_id,
+        agent_id=agent_id,
+        request_id=request_id,
+        received_at_ms=received_at_ms,
+        series=tuple(stored),
+    )
+
+
+def _plain(entry: bytes) -> bytes:
+    if len(entry) < _ENVELOPE.size:
+        raise _unreadable(entry, "it is shorter than an envelope")
+    version, checksum = _ENVELOPE.unpack_from(entry)
+    if version != _VERSION:
+        raise _unreadable(entry, f"its version is {version}, this program reads {_VERSION}")
+    frame = entry[_ENVELOPE.size :]
+    if zlib.crc32(frame) != checksum:
+        raise _unreadable(entry, "its checksum does not fit: it was damaged")
+    try:
+        return decompress(frame, ZSTD, PLAIN_BYTES_MAX)
+    except WireError as error:
+        raise _unreadable(entry, str(error)) from error
+
+
+def _unreadable(entry: bytes, why: str) -> BusError:
+    return BusError(f"an entry of {len(entry)} bytes is no batch: {why}")
+
+
+def _joined(texts: list[str]) -> tuple[int, bytes]:
+    """Return a code point that is in no text, and the texts joined by it."""
+    whole = "\x00".join(texts)
+    separator = 0
+    if whole.count("\x00") >= len(texts):
+        # Somebody has it in a text. Of so many code points, most are not in so few characters.
+        used = set(whole)
+        separator = next(code for code in range(sys.maxunicode + 1) if chr(code) not in used)
+        whole = chr(separator).join(texts)
+    return separator, whole.encode(*_CODEC)
+
+
+def _bytes(kind: str, numbers: Iterable[float]) -> bytes:
+    return _little(array(kind, numbers)).tobytes()
+
+
+def _little(column: array[float]) -> array[float]:
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column
+
+
+class _Columns:
+    """The columns of an entry, one behind the other."""
+
+    def __init__(self, plain: bytes) -> None:
+        self._plain = plain
+        self._at = _HEAD.size
+
+    @property
+    def left(self) -> int:
+        return len(self._plain) - self._at
+
+    def take(self, kind: str, count: int) -> list[Any]:
+        """Return numbers, whole ones unless `kind` is of others."""
+        column: array[float] = array(kind)
+        end = self._at + count * column.itemsize
+        column.frombytes(self._plain[self._at : end])
+        self._at = end
+        return _little(column).tolist()
+
+    def rest(self) -> bytes:
+        return self._plain[self._at :]

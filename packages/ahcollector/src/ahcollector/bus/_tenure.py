@@ -1,0 +1,305 @@
+"""One lease of one shard, from winning it to its end: what is read, handed over, held, settled."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import attrs
+
+from ahcollector.bus._hand_over import Entry, HandOver
+from ahcollector.bus._streams import Read, Settlement, ShardStreams
+from ahcollector.bus.base import Handler
+from ahcollector.clock import AsyncClock
+from ahcollector.errors import BusError
+from ahcollector.metrics import Metrics
+
+__all__ = ["READ_ENTRIES", "Tenure", "TenureSettings"]
+
+READ_ENTRIES: Final = 32
+"""How many entries of a shard one command reads, and about how many wait in memory."""
+
+_LIST_ENTRIES: Final = 100
+_SETTLE_ENTRIES: Final = 500
+
+
+@attrs.frozen(kw_only=True)
+class TenureSettings:
+    """What all tenures of a bus share.
+
+    Attributes:
+        retry_seconds: Pause before an entry is tried again, and before Redis is asked again.
+        dead_max: Dead letters kept.
+        claim_idle_seconds: What is pending and unknown for so long was read by a stale owner.
+    """
+
+    retry_seconds: float
+    dead_max: int
+    claim_idle_seconds: float
+
+
+class Tenure:
+    """Hands over what a shard brings while its lease lasts.
+
+    Entries come in two ways. New ones are put in by a reader, which reads the shards of several
+    tenures at once. Those that are pending and unknown here (of an owner that died, or of a reading
+    whose reply was lost) are found by the tenure itself, before anything new is read: `is_in_doubt`
+    keeps the readers away until then.
+
+    Args:
+        shard: The shard.
+        lease: What Redis knows the lease by.
+        until: Steady time at which it is over unless it was renewed.
+        pending: How many entries were pending when it was won.
+        came: Told the shard and the number of new entries that were read.
+        changed: Told when there is something to settle, or to read.
+    """
+
+    def __init__(
+        self,
+        *,
+        shard: int,
+        lease: str,
+        until: float,
+        pending: int,
+        streams: ShardStreams,
+        handler: Handler,
+        clock: AsyncClock,
+        metrics: Metrics,
+        settings: TenureSettings,
+        came: Callable[[int, int], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self.shard = shard
+        self.lease = lease
+        self.until = until
+        self.is_in_doubt = pending > 0
+        self.is_read = False
+        self.is_behind = False
+        self.is_leaving = False
+        self.is_drained = False
+        self.ends_when_empty = False
+        self.ended = anyio.Event()
+        self.queue: deque[Entry] = deque()
+        self.held: set[bytes] = set()
+        self.current: Entry | None = None
+        self._known: set[bytes] = set()
+        self._acked: list[bytes] = []
+        self._taken: list[bytes] = []
+        self._after = b"0-0"
+        self._cursor = b"0-0"
+        self._streams = streams
+        self._clock = clock
+        self._settings = settings
+        self._came = came
+        self._changed = changed
+        self._hand_over = HandOver(
+            tenure=self,
+            streams=streams,
+            handler=handler,
+            clock=clock,
+            metrics=metrics,
+            retry_seconds=settings.retry_seconds,
+            dead_max=settings.dead_max,
+        )
+        self._scope = anyio.CancelScope()
+        self._news = anyio.Event()
+        self._is_lost = False
+
+    # --- its lease
+
+    def is_valid(self) -> bool:
+        """Return whether the lease is surely held."""
+        return not self._is_lost and self._clock.monotonic() < self.until
+
+    def end(self, *, lost: bool) -> None:
+        """End it: the handler is cancelled, and what was not settled is the next owner's."""
+        self._is_lost = self._is_lost or lost
+        self.is_leaving = True
+        self._scope.cancel()
+        self.wake()
+
+    def close(self) -> None:
+        """Take no acknowledgement any more: entries are the next owner's."""
+        self.held.clear()
+
+    def wake(self) -> None:
+        """Look again at what there is to do."""
+        self._news.set()
+        self._news = anyio.Event()
+
+    # --- what the readers bring
+
+    def wants_more(self) -> bool:
+        """Return whether a reader may read for it now."""
+        if self.is_leaving or self.is_read or self.is_in_doubt or self.ends_when_empty:
+            return False
+        if len(self.queue) >= READ_ENTRIES:
+            # It is not among those that the next command waits for, so it reads for itself first.
+            self.is_behind = True
+            return False
+        return self.is_valid()
+
+    def put(self, found: list[Read]) -> None:
+        """Add new entries."""
+        for read in found:
+            self._known.add(read.entry_id)
+            self.queue.append(Entry(read=read, is_counted=True, is_first=True, tries=1))
+        if found:
+            self._came(self.shard, len(found))
+            self.wake()
+
+    def doubt(self) -> None:
+        """Note that something may have been read whose reply is lost."""
+        self.is_in_doubt = True
+        self._after = b"0-0"
+        self.wake()
+
+    # --- what is settled
+
+    def ack(self, entry_id: bytes) -> None:
+        """Take an acknowledgement; one that comes after the end has no effect."""
+        if entry_id in self.held:
+            self.held.discard(entry_id)
+            self._acked.append(entry_id)
+            self._changed()
+
+    def taken(self, entry_id: bytes) -> None:
+        """Note that the handler took an entry, whose tries are to be taken back."""
+        self._taken.append(entry_id)
+        self._changed()
+
+    def forget(self, entry_id: bytes) -> None:
+        """Note that an entry is pending no more."""
+        self.held.discard(entry_id)
+        self._known.discard(entry_id)
+
+    def settlement(self) -> Settlement | None:
+        """Return what is to be settled now; None: nothing."""
+        if not (self._acked or self._taken):
+            return None
+        return Settlement(
+            shard=self.shard,
+            lease=self.lease,
+            acked=tuple(self._acked[:_SETTLE_ENTRIES]),
+            taken=tuple(self._taken[:_SETTLE_ENTRIES]),
+        )
+
+    def settled(self, done: Settlement) -> None:
+        """Forget what was settled."""
+        del self._acked[: len(done.acked)]
+        del self._taken[: len(done.taken)]
+        self._known.difference_update(done.acked)
+
+    def given_back(self) -> dict[bytes, int]:
+        """Return entries in memory that were not handed over, with the tries they really had."""
+        waiting = [*([] if self.current is None else [self.current]), *self.queue]
+        return {one.read.entry_id: one.tries - 1 for one in waiting if one.is_counted}
+
+    # --- its work
+
+    async def serve(self) -> None:
+        """Hand over until it ends; returns then."""
+        try:
+            with self._scope:
+                while not self.is_drained and self.is_valid():
+                    if self.queue:
+                        self.current = self.queue.popleft()
+                        await self._hand_over.run(self.current)
+                        self.current = None
+                    else:
+                        await self._find_more()
+        finally:
+            self.is_leaving = True
+            self.ended.set()
+
+    async def _find_more(self) -> None:
+        news = self._news
+        if self.is_in_doubt:
+            if not self.is_read:
+                await self._recover()
+                return
+        elif (self.is_behind or self.ends_when_empty) and not self.is_read:
+            await self._read_alone()
+            return
+        elif not self.is_read:
+            self._changed()
+        await news.wait()
+
+    async def _read_alone(self) -> None:
+        """Read without waiting: the readers wait for others just now."""
+        self.is_read = True
+        try:
+            found = await self._streams.read_alone(self.shard, count=READ_ENTRIES)
+        except BusError:
+            self.doubt()
+            await self._clock.sleep(self._settings.retry_seconds)
+            return
+        finally:
+            self.is_read = False
+        self.put(found)
+        self.is_behind = bool(found)
+        self.is_drained = self.ends_when_empty and not found
+
+    async def _recover(self) -> None:
+        """Find a page of what is pending and unknown here."""
+        try:
+            page = await self._streams.pending(
+                self.shard, self.lease, after=self._after, count=_LIST_ENTRIES
+            )
+            if page is None:
+                self.end(lost=True)
+                return
+            unknown = [one for one in page if one not in self._known]
+            await self._adopt(unknown[:READ_ENTRIES])
+        except BusError:
+            await self._clock.sleep(self._settings.retry_seconds)
+            return
+        if len(unknown) > READ_ENTRIES:
+            self._after = unknown[READ_ENTRIES - 1]
+        elif len(page) == _LIST_ENTRIES:
+            self._after = page[-1]
+        else:
+            self.is_in_doubt = False
+
+    async def sweep(self) -> int:
+        """Find what a stale owner read after its lease; return how many. Raises BusError."""
+        found = 0
+        while not self.is_leaving:
+            page = await self._streams.sweep(
+                self.shard,
+                self.lease,
+                idle_ms=round(self._settings.claim_idle_seconds * 1000),
+                cursor=self._cursor,
+                count=READ_ENTRIES,
+            )
+            if page is None:
+                self.end(lost=True)
+                break
+            self._cursor, ids = page
+            unknown = [one for one in ids if one not in self._known]
+            if unknown and not self.is_in_doubt:
+                found += len(unknown)
+                await self._adopt(unknown)
+            if self._cursor == b"0-0":
+                break
+        return found
+
+    async def _adopt(self, ids: list[bytes]) -> None:
+        """Put pending entries before what waits: they are older."""
+        if not ids:
+            return
+        found = await self._streams.fetch(self.shard, self.lease, ids)
+        if found is None:
+            self.end(lost=True)
+            return
+        entries = [
+            Entry(read=read, is_counted=False, is_first=read.tries == 0, tries=read.tries)
+            for read in found
+            if read.entry_id not in self._known
+        ]
+        self._known.update(one.read.entry_id for one in entries)
+        self.queue.extendleft(reversed(entries))
+        self.wake()
