@@ -9,6 +9,7 @@ import pytest
 
 from ah_server.console import CHARTS, ServerLine, ServerState, chart_of, console_app, draw
 from ah_server.settings import Secret
+from ahcollector.errors import PresenceError
 from ahcollector.store import LatestSample, RangeSeries
 
 pytestmark = pytest.mark.anyio
@@ -122,6 +123,24 @@ async def test_series_are_in_the_order_of_their_numbers():
     found = re.findall(r"le=(\S+?)</span>", page)
     assert found[:6] == ["0", "2.5", "10", "100", "1e3", "+Inf"]
     assert len(found) == 8
+
+
+async def test_while_presence_gives_no_answer_the_page_says_so_and_loads_itself_anew(caplog):
+    class Away(View):
+        async def servers(self, company_id=None):
+            raise PresenceError("Redis at <somewhere> gave no answer")
+
+        async def server(self, company_id, server_id):
+            raise PresenceError("Redis at <somewhere> gave no answer")
+
+    async with client(Away()) as http:
+        for path in ("/", "/companies/acme/servers/web1", "/companies/a/servers/b/charts/cpu.svg"):
+            page = await http.get(path)
+            assert page.status_code == 503
+            assert "Redis at &lt;somewhere&gt; gave no answer" in page.text
+            assert 'http-equiv="refresh"' in page.text
+            assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
 
 
 async def test_an_unknown_server_or_chart_is_404():

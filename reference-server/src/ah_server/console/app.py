@@ -3,6 +3,7 @@
 import base64
 import binascii
 import hmac
+import logging
 from datetime import UTC, datetime
 from urllib.parse import quote
 
@@ -27,6 +28,7 @@ from ah_server.console.charts import (
 )
 from ah_server.console.fleet import FleetView, ServerLine
 from ah_server.settings import Secret
+from ahcollector.errors import CollectorError
 from ahcollector.store import LatestSample
 from ahwire import Clock, now_ms
 from ahwire.names import metric_name
@@ -37,6 +39,7 @@ _POLICY = (
 # A chart is a document of its own and brings its own style.
 _CHART_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _EVENTS_SHOWN = 20
+_log = logging.getLogger("ah_server.console")
 
 
 def console_app(
@@ -64,7 +67,7 @@ def console_app(
             Mount("/static", StaticFiles(packages=[("ah_server", "console/static")])),
         ],
         middleware=[Middleware(_Door, password=password)],
-        exception_handlers={404: pages.not_found},
+        exception_handlers={404: pages.not_found, CollectorError: pages.unavailable},
     )
 
 
@@ -205,6 +208,13 @@ class _Pages:
 
     async def not_found(self, _request: Request, _error: Exception | None) -> Response:
         return self._html("not_found.html", status=404)
+
+    async def unavailable(self, request: Request, error: Exception) -> Response:
+        """Says that Redis, or what else keeps the state, is away; nothing here is wrong then."""
+        _log.warning(
+            "the console has nothing to show", extra={"path": request.url.path, "error": str(error)}
+        )
+        return self._html("unavailable.html", status=503, why=str(error))
 
     def _html(self, template: str, status: int = 200, **values: object) -> Response:
         page = self._templates.get_template(template).render(**values)
