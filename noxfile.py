@@ -159,7 +159,8 @@ def services(session: nox.Session) -> None:
     # Exit code 1 says that something is missing; then the tests skip loudly, or fail in CI.
     session.run(str(BIN / "python"), "-m", "testkit", success_codes=[0, 1])
     tool(session, "pytest", "-q", report("testkit"), "testkit/tests", *session.posargs)
-    marked = ("-m", "service and not nightly")
+    # Much of these tests is waiting for a service; each worker has services of its own.
+    marked = ("-m", "service and not nightly", *ON_ALL_CORES)
     folders = ("packages", "reference-server/tests")
     path = os.pathsep.join([str(BIN), os.environ.get("PATH", "")])
     session.run(
