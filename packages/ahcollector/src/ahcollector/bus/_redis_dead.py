@@ -27,11 +27,19 @@ class RedisBusDeadLetters:
     Args:
         streams: The streams.
         admit: Raises when a shard takes nothing now.
+        added: Told of a shard that gets an entry.
     """
 
-    def __init__(self, *, streams: ShardStreams, admit: Callable[[int], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        *,
+        streams: ShardStreams,
+        admit: Callable[[int], Awaitable[None]],
+        added: Callable[[int], None],
+    ) -> None:
         self._streams = streams
         self._admit = admit
+        self._added = added
 
     async def letters(self, *, after: str = "", limit: int = 100) -> list[BusDeadLetter]:
         """Return a page. An `after` that is no name of a letter is the beginning."""
@@ -66,6 +74,7 @@ class RedisBusDeadLetters:
                     if not replayed:
                         raise
                     return replayed
+                self._added(shard)
                 replayed += await self._streams.replay(letter.letter_id, shard)
             if letter_ids is not None or len(page) < _PAGE:
                 return replayed

@@ -201,7 +201,8 @@ class ShardStreams:
         """Return dead letters from `begin` on."""
         flat = await self._run("letters", "list dead letters", begin, limit)
         return [
-            (_text(letter_id), dict(zip(fields[::2], fields[1::2], strict=False)))
+            # Where the entry has fields of the same names, those of the letter are the first.
+            (_text(letter_id), dict(zip(fields[-2::-2], fields[::-2], strict=True)))
             for letter_id, fields in zip(flat[::2], flat[1::2], strict=True)
         ]
 

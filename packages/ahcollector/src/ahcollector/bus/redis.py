@@ -136,7 +136,9 @@ class RedisBus:
         self._subscriptions: list[Subscription] = []
         self._taken: set[int] = set()
         self._closed = anyio.Event()
-        self.dead = RedisBusDeadLetters(streams=self._streams, admit=self._admit)
+        self.dead = RedisBusDeadLetters(
+            streams=self._streams, admit=self._admit, added=self._depths.added
+        )
         for shard in range(SHARDS):
             self._metrics.watch(names.BUS_DEPTH, partial(self._depth, shard), shard=str(shard))
         self._metrics.watch(names.BUS_HELD, self._held)
