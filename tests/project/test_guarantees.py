@@ -18,6 +18,7 @@ PAGES = {
         "security": "explanation",
         "ahwal": "explanation",
         "embed-in-a-prefork-server": "how-to",
+        "run-on-redis": "how-to",
     }.items()
 }
 NAMED = re.compile(r"`((?:[\w.-]+/)*test_\w+\.py)(?:::(test_\w+))?`")
