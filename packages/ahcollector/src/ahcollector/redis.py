@@ -191,6 +191,11 @@ class RedisClient:
                 trouble.goes_on(self._clock.monotonic(), {"channel": channel, "error": str(error)})
             await self._clock.sleep(_LISTEN_AGAIN_SECONDS)
 
+    async def time(self) -> float:
+        """Return what Redis' clock says, Unix seconds."""
+        seconds, micros = await self.call("TIME")
+        return int(seconds) + int(micros) / 1e6
+
     async def ping(self) -> None:
         """Return when Redis answers."""
         await self.call("PING")
