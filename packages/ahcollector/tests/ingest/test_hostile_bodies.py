@@ -16,6 +16,7 @@ from agent_floods import FLOODS, sent
 from google.protobuf import json_format
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from otlp_floods import field
 
 from ahcollector.errors import RequestRefusedError
 from ahcollector.ingest._body import BodyReader
@@ -307,9 +308,17 @@ async def test_what_takes_long_is_understood_beside_the_event_loop_and_no_more_a
     assert (most, running) == ([2], [0])
 
 
-async def test_a_refusal_beside_the_event_loop_is_the_answer():
-    body = b"\x1a\x00" * 2_000
-    with pytest.raises(RequestRefusedError, match="send less at once") as caught:
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (field(3, b"\x12\x00" * 40) * 10, "more in it than 290 "),
+        (b"\x1a\x00" * 100, "more in it than 72 "),
+        (b"\x08\x00" * 2_000 + b"\x1a\x00" * 100, "more in it than 72 "),
+    ],
+    ids=["as much as no full batch has", "more series than are cut", "other fields"],
+)
+async def test_what_has_more_in_it_than_a_full_batch_is_refused_unparsed(body, said):
+    with pytest.raises(RequestRefusedError, match=said) as caught:
         await BodyReader().batch(body, Format.PROTOBUF, Limits(points_per_batch=10))
     assert caught.value.code == "too_large"
 

@@ -79,7 +79,9 @@ def take_apart(body: bytes, *, series_max: int) -> RawBatch | None:
             else:
                 start, at = at, _end_of_field(body, at)
                 rest.append(body[start:at])
-            if at > size or len(series) > series_max or len(rest) > _OTHERS_MAX:
+                if len(rest) > _OTHERS_MAX:
+                    return None
+            if at > size or len(series) > series_max:
                 return None
     except (_UnusualError, IndexError):
         return None
