@@ -102,7 +102,7 @@ async def _compose(settings: ServerSettings, seams: Seams, stack: AsyncExitStack
             store=collector.store,
             event_log=None if hub is None else hub.event_log,
         ),
-        clock=seams.clock,
+        clock=collector.clock,
         password=settings.console.password,
         refresh_seconds=settings.console.refresh_seconds,
     )

@@ -3,8 +3,11 @@
 from contextlib import AsyncExitStack
 from functools import partial
 
+import attrs
+
 from ah_server._about import VERSION, host_id
 from ah_server.connections import fair_share
+from ah_server.errors import DependencyError
 from ah_server.parts import Loop, Part
 from ah_server.settings import Secret, ServerSettings
 from ah_server.web_server import WebServer
@@ -15,12 +18,14 @@ from ah_server.wiring._seams import Doors, Seams, web
 from ahcollector.admin import admin_app
 from ahcollector.bus import InProcessBus
 from ahcollector.detector import Detector, Reporter, TrafficTotals
+from ahcollector.errors import RedisError
 from ahcollector.hub import HttpHub
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.outbox import FileOutbox, LocalLease, OutboxBounds, OutboxSender
 from ahcollector.presence import MemoryPresence, Presence
 from ahcollector.presence.redis import RedisPresence
 from ahcollector.redis import RedisClient
+from ahcollector.shared_clock import SharedClock
 from ahcollector.store import MemoryStore, StoreSnapshot
 from ahcollector.worker import FileDeadBatches, Worker
 from ahwire import UUID7Generator
@@ -35,7 +40,9 @@ async def collector_side(
     stack: AsyncExitStack,
 ) -> tuple[CollectorSide, tuple[Part, ...]]:
     """What can be asked of the collector, and its parts in the order of their start."""
-    side, state_loops = await _open_state(settings, seams, stack)
+    redis = await shared_redis(settings.redis, seams, stack)
+    seams, time_loops = await _with_shared_time(seams, redis)
+    side, state_loops = await _open_state(settings, seams, stack, redis)
     dead_batches = await FileDeadBatches.open(settings.state_dir / "dead-batches.log")
     worker = Worker(
         bus=side.bus,
@@ -83,6 +90,7 @@ async def collector_side(
     await keeper.load()
     flush = settings.worker.shutdown_flush_seconds
     parts = (
+        *time_loops,
         *state_loops,
         Loop(name="store file", body=keeper.run, stop_seconds=5.0),
         *door.loops,
@@ -94,12 +102,25 @@ async def collector_side(
     return side, parts
 
 
+async def _with_shared_time(
+    seams: Seams, redis: RedisClient | None
+) -> tuple[Seams, tuple[Part, ...]]:
+    """The seams with the time that all processes of one Redis share, and what keeps it right."""
+    if redis is None:
+        return seams, ()
+    clock = SharedClock(read=redis.time, clock=seams.clock)
+    try:
+        await clock.set()
+    except RedisError as error:
+        raise DependencyError(f"redis.addr: {error}") from error
+    return attrs.evolve(seams, clock=clock), (Loop(name="shared time", body=clock.run),)
+
+
 async def _open_state(
-    settings: ServerSettings, seams: Seams, stack: AsyncExitStack
+    settings: ServerSettings, seams: Seams, stack: AsyncExitStack, redis: RedisClient | None
 ) -> tuple[CollectorSide, tuple[Part, ...]]:
     """Opens what outlives a restart, and makes what does not."""
     clock, metrics = seams.clock, PrometheusMetrics()
-    redis = await shared_redis(settings.redis, seams, stack)
     presence, loops = await _presence(settings, seams, redis)
     outbox = await FileOutbox.open(
         settings.state_dir / "outbox",
@@ -118,7 +139,13 @@ async def _open_state(
     )
     bus = InProcessBus(clock=clock, queue_batches_max=settings.bus.queue_per_shard, metrics=metrics)
     side = CollectorSide(
-        store=store, presence=presence, outbox=outbox, bus=bus, metrics=metrics, redis=redis
+        store=store,
+        presence=presence,
+        outbox=outbox,
+        bus=bus,
+        metrics=metrics,
+        redis=redis,
+        clock=clock,
     )
     return side, loops
 

@@ -6,6 +6,7 @@ from ah_server.parts import Loop, Part
 from ah_server.settings import ServerSettings
 from ah_server.wiring._seams import Seams
 from ahcollector.bus import InProcessBus
+from ahcollector.clock import AsyncClock
 from ahcollector.hub import HttpHub
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.outbox import Outbox
@@ -31,7 +32,10 @@ from ahcollector.store import MemoryStore
 
 @attrs.frozen(kw_only=True)
 class CollectorSide:
-    """What the sides of the collector share; `redis` is None where all state is embedded."""
+    """What the sides of the collector share.
+
+    `redis` is None where all state is embedded. `clock` is the one by which presence counts.
+    """
 
     store: MemoryStore
     presence: Presence
@@ -39,6 +43,7 @@ class CollectorSide:
     bus: InProcessBus
     metrics: PrometheusMetrics
     redis: RedisClient | None
+    clock: AsyncClock
 
 
 @attrs.frozen(kw_only=True)
