@@ -30,11 +30,10 @@ __all__ = [
     "LABELS_MAX",
     "LABEL_NAME_BYTES_MAX",
     "LABEL_VALUE_BYTES_MAX",
-    "ImportBody",
     "KeptSeries",
     "Window",
     "check_labels",
-    "import_bodies",
+    "import_lines",
     "kept_series",
 ]
 
@@ -62,14 +61,6 @@ class KeptSeries:
 
     labels: tuple[tuple[str, str], ...]
     points: Sequence[tuple[int, float]]
-
-
-@attrs.frozen(kw_only=True)
-class ImportBody:
-    """The body of one request: whole lines, and how many samples they hold."""
-
-    data: bytes
-    samples: int
 
 
 def check_labels(batch: SampleBatch) -> None:
@@ -146,31 +137,11 @@ def _sound(
     return result
 
 
-def import_bodies(
-    kept: Sequence[KeptSeries], *, line_bytes_max: int, body_bytes_max: int
-) -> list[ImportBody]:
-    """Return bodies of at most about `body_bytes_max`, each of lines under `line_bytes_max`.
+def import_lines(series: KeptSeries, line_bytes_max: int) -> Iterator[tuple[bytes, int]]:
+    """Return the lines of a series, each with its number of points.
 
-    A body is over its bound by at most one line.
+    Each is shorter than `line_bytes_max`, as long as one point and the labels are.
     """
-    bodies: list[ImportBody] = []
-    lines: list[bytes] = []
-    size = samples = 0
-    for series in kept:
-        for line, count in _lines(series, line_bytes_max):
-            lines.append(line)
-            size += len(line)
-            samples += count
-            if size >= body_bytes_max:
-                bodies.append(ImportBody(data=b"".join(lines), samples=samples))
-                lines, size, samples = [], 0, 0
-    if lines:
-        bodies.append(ImportBody(data=b"".join(lines), samples=samples))
-    return bodies
-
-
-def _lines(series: KeptSeries, line_bytes_max: int) -> Iterator[tuple[bytes, int]]:
-    """Return the lines of a series with their counts of points; a long one is halved."""
     quote = encode_basestring
     labels = ",".join([f"{quote(name)}:{quote(value)}" for name, value in series.labels])
     waiting = [series.points]

@@ -6,6 +6,7 @@ Every function raises ValueError where an answer is not of its form.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -42,10 +43,19 @@ def _rows(body: bytes) -> Iterator[_Row]:
         try:
             pairs = row["values"] if "values" in row else [row["value"]]
             # Times are seconds with at most three decimals; a value is a string, for NaN's sake.
-            points = tuple([(round(at * 1000), float(value)) for at, value in pairs])
-            yield _Row(metric=_metric(row["metric"]), points=points)
+            points = tuple([(_ms(at), float(value)) for at, value in pairs])
+            metric = _metric(row["metric"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"a series is not of its form ({error!r})") from error
+        if not points:
+            raise ValueError("a series has no point")
+        yield _Row(metric=metric, points=points)
+
+
+def _ms(seconds: float) -> int:
+    if not math.isfinite(seconds):
+        raise ValueError(f"{seconds} is no time")
+    return round(seconds * 1000)
 
 
 def _metric(found: Any) -> Mapping[str, str]:
@@ -73,7 +83,7 @@ def read_ranges(body: bytes, *, name: str, last_ms: int) -> list[RangeSeries]:
     """Read a range; what is after `last_ms` was not asked for."""
     result = []
     for row in _rows(body):
-        points = tuple(point for point in row.points if point[0] <= last_ms)
+        points = tuple([point for point in row.points if point[0] <= last_ms])
         if points:
             result.append(RangeSeries(labels=_labels(row.metric, name), points=points))
     return sorted(result, key=lambda series: series.labels)
@@ -100,7 +110,7 @@ def read_latest(body: bytes, *, mark: str) -> list[LatestSample]:
     """Read the newest values and their times, told apart by the label `mark`: value or time."""
     found = _marked(body, mark)
     return [
-        LatestSample(labels=labels, timestamp_ms=round(both["time"] * 1000), value=both["value"])
+        LatestSample(labels=labels, timestamp_ms=_ms(both["time"]), value=both["value"])
         for labels, both in sorted(found.items())
         if both.keys() == {"time", "value"}
     ]
@@ -110,9 +120,7 @@ def read_edges(body: bytes, *, mark: str) -> list[SeriesInfo]:
     """Read first and last times, told apart by the label `mark`: first or last."""
     found = _marked(body, mark)
     return [
-        SeriesInfo(
-            labels=labels, first_ms=round(both["first"] * 1000), last_ms=round(both["last"] * 1000)
-        )
+        SeriesInfo(labels=labels, first_ms=_ms(both["first"]), last_ms=_ms(both["last"]))
         for labels, both in sorted(found.items())
         if both.keys() == {"first", "last"}
     ]

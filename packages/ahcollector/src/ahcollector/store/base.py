@@ -7,7 +7,7 @@ The law that every implementation keeps:
 * Every query and every deletion names its company; nothing of another company can be in the answer.
 * Only finite values are stored. NaN and the infinities are left out and counted. Whole numbers up
   to 2**53 and numbers of up to nine digits are kept as they are, all others to twelve digits at
-  least; an implementation may take -0.0 and what is next to nothing (under 1e-300) for 0.
+  least; an implementation may take -0.0 and what is next to nothing (under 1e-290) for 0.
 * What was written can be read soon, and an implementation says when.
 """
 

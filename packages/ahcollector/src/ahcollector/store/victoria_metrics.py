@@ -10,14 +10,14 @@ What it adds to the law of `ahcollector.store.base`:
 * **Once only with the flag.** A sample written twice is one only with
   ``-dedup.minScrapeInterval=1ms``; `check` tells when it is missing.
 * **Values are decimal.** Integers up to 2**53 and numbers of up to nine digits come back as they
-  were; others to about twelve significant digits. -0.0 and what is nearer to zero than about 1e-300
+  were; others to about twelve significant digits. -0.0 and what is nearer to zero than about 1e-290
   become 0. Beside a very large value (1e18 times as large) those of the same series may become 0.
 * Long ranges are answered from rollups, where rules record them (`rollup_rules`).
 """
 
 from __future__ import annotations
 
-import gzip
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -31,14 +31,15 @@ from ahcollector.clock import AsyncClock, SystemClock
 from ahcollector.errors import PermanentStoreError, StoreError, TemporaryStoreError
 from ahcollector.metrics import Metrics, NullMetrics
 from ahcollector.store import _victoria_answers as answers
-from ahcollector.store._lines import Window, check_labels, import_bodies, kept_series
-from ahcollector.store._queries import MARK, instant, seen_end_ms, union
+from ahcollector.store._lines import Window, check_labels, kept_series
+from ahcollector.store._queries import MARK, seconds, seen_end_ms, union
 from ahcollector.store._range_plan import Source, range_expression, range_sources
 from ahcollector.store._refusals import check_range, check_tenant
 from ahcollector.store._rollup_rules import rollup_rules
 from ahcollector.store._selectors import selector
 from ahcollector.store._start_check import PROBE_SELECTOR, check_probe, dedup_warning, probe
 from ahcollector.store._victoria_http import Transport, VictoriaHttp, authorization
+from ahcollector.store._write_forms import ImportForm, RemoteWriteForm, WriteForm
 from ahcollector.store.base import Aggregate, LatestSample, RangeSeries, SeriesInfo
 from ahwire.names import metric_name
 
@@ -72,6 +73,7 @@ class VictoriaMetricsStore:
         password: For basic auth. Kept out of every text, as the token is.
         bearer: Token to show instead.
         tls_ca_file: PEM bundle to trust instead of the system's.
+        write_protocol: ``import`` or ``remote_write`` (needs the extra ``[http]``).
         clock: Tells how old a range is, and the time of `check`.
         metrics: Where to count.
         timeout_seconds: Bound on a whole call.
@@ -85,7 +87,9 @@ class VictoriaMetricsStore:
         transport: What carries requests, for tests and for special networks.
 
     Raises:
-        ValueError: A URL is not http(s), or what it shows for itself cannot be in a header.
+        ValueError: A URL is not http(s), the protocol is unknown, or what it shows for itself
+            cannot be in a header.
+        ImportError: The extra is missing.
         OSError: `tls_ca_file` cannot be read or holds no certificate.
     """
 
@@ -98,6 +102,7 @@ class VictoriaMetricsStore:
         password: str = "",
         bearer: str = "",
         tls_ca_file: Path | None = None,
+        write_protocol: str = "import",
         clock: AsyncClock | None = None,
         metrics: Metrics | None = None,
         timeout_seconds: float = 10.0,
@@ -128,8 +133,15 @@ class VictoriaMetricsStore:
         self._metrics = metrics if metrics is not None else NullMetrics()
         self._retention_seconds = retention_seconds
         self._step_ms_min = round(step_seconds_min * 1000)
-        self._line_bytes_max = line_bytes_max
-        self._body_bytes_max = body_bytes_max
+        self._form: WriteForm
+        if write_protocol == "import":
+            self._form = ImportForm(line_bytes_max=line_bytes_max, body_bytes_max=body_bytes_max)
+        elif write_protocol == "remote_write":
+            self._form = RemoteWriteForm(body_bytes_max=body_bytes_max)
+        else:
+            raise ValueError(
+                f"tsdb.write_protocol is {write_protocol!r}: it may be import or remote_write"
+            )
         self.dropped: Counter[str] = Counter()
 
     async def __aenter__(self) -> Self:
@@ -168,18 +180,12 @@ class VictoriaMetricsStore:
             check_labels(batch)
         dropped: Counter[str] = Counter()
         kept = list(kept_series(batches, self._window(), dropped))
-        bodies = import_bodies(
-            kept, line_bytes_max=self._line_bytes_max, body_bytes_max=self._body_bytes_max
-        )
-        for body in bodies:
-            await self._http.post_body(
-                "/api/v1/import",
-                # Level 1 takes a tenth of the bytes off the network for the least of the work.
-                gzip.compress(body.data, compresslevel=1, mtime=0),
-                {"Content-Encoding": "gzip", "Content-Type": "application/x-ndjson"},
-            )
+        samples = 0
+        for body in self._form.bodies(kept):
+            await self._http.post_body(self._form.path, body.data, self._form.headers)
+            samples += body.samples
         # Counted once, when the whole is done: a write that fails is made again whole.
-        self._metrics.inc(names.TSDB_SAMPLES_WRITTEN, sum(body.samples for body in bodies))
+        self._metrics.inc(names.TSDB_SAMPLES_WRITTEN, samples)
         for reason, count in dropped.items():
             self._metrics.inc(names.TSDB_SAMPLES_DROPPED, count, reason=reason)
         self.dropped += dropped
@@ -225,9 +231,9 @@ class VictoriaMetricsStore:
                         step_ms=step_ms,
                         aggregate=aggregate,
                     ),
-                    "start": instant(start_ms),
-                    "end": instant(seen_end_ms(last_ms, step_ms, now_ms)),
-                    "step": f"{step_ms}ms",
+                    "start": seconds(start_ms),
+                    "end": seconds(seen_end_ms(last_ms, step_ms, now_ms)),
+                    "step": seconds(step_ms),
                     # Without it times are moved, and what was read before comes from a cache.
                     "nocache": "1",
                 },
@@ -268,7 +274,7 @@ class VictoriaMetricsStore:
 
     async def _instant_query(self, expression: str, at_ms: int) -> bytes:
         return await self._http.post_form(
-            "/api/v1/query", {"query": expression, "time": instant(at_ms), "nocache": "1"}
+            "/api/v1/query", {"query": expression, "time": seconds(at_ms), "nocache": "1"}
         )
 
     # --- deletion
@@ -297,8 +303,8 @@ class VictoriaMetricsStore:
             "/api/v1/series",
             {
                 "match[]": counted,
-                "start": instant(_EARLIEST_MS),
-                "end": instant(self._now_ms() + _AHEAD_MS),
+                "start": seconds(_EARLIEST_MS),
+                "end": seconds(self._now_ms() + _AHEAD_MS),
             },
         )
         count = len(_read(body, answers.read_labels))
@@ -345,6 +351,9 @@ class VictoriaMetricsStore:
         for _ in range(2):
             # Two requests, as a retry makes them.
             await self.write([batch])
+        with contextlib.suppress(StoreError):
+            # It saves ten seconds of waiting; where that door is locked, they are waited.
+            await self.flush()
         window = f"{PROBE_SELECTOR}[1ms]"
         while True:
             found = _read(await self._instant_query(window, at_ms), answers.read_samples)
