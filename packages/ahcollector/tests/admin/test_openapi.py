@@ -199,7 +199,7 @@ async def test_the_request_of_the_example_is_answered_as_the_document_says(route
 
 def printed_requests():
     """The requests of the reference page, as somebody would type them off it."""
-    page = REFERENCE.read_text(encoding="utf-8")
+    page = REFERENCE.read_text(encoding="utf-8") if REFERENCE.exists() else ""
     for block in re.findall(r"^```http\n(.*?)\nHTTP/1\.1 ", page, re.DOTALL | re.MULTILINE):
         head, _, body = block.partition("\n\n")
         line, *headers = head.splitlines()
@@ -221,6 +221,7 @@ async def test_a_request_of_the_reference_is_answered_as_printed(asked):
     assert response.status_code == 200, response.text
 
 
+@pytest.mark.skipif(not REFERENCE.exists(), reason="the package alone has no documentation site")
 def test_the_reference_prints_a_request_of_every_route():
     assert len(list(printed_requests())) == len(ROUTES)
 
