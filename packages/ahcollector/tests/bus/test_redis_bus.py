@@ -489,3 +489,5 @@ async def test_settings_that_cannot_work_are_refused(buses):
         buses(readers=0)
     with pytest.raises(ValueError, match="entries that are just being read would be claimed"):
         buses(block_seconds=0.5, claim_idle_seconds=1.0)
+    with pytest.raises(ValueError, match="a lease would end while its owner waits"):
+        buses(block_seconds=0.25, lease_seconds=1.0, claim_idle_seconds=1.0)

@@ -78,6 +78,30 @@ async def test_a_redis_that_hangs_holds_nobody_beyond_the_timeout(private_redis)
     await client.aclose()
 
 
+async def test_a_command_that_waits_longer_than_the_timeout_is_no_error(redis_server):
+    """C12."""
+    client = RedisClient(config=config_of(redis_server, timeout_seconds=0.2, connections_max=1))
+    waiting = client.for_blocking(block_seconds=0.5, connections_max=2)
+    key = client.key("empty")
+    command = ("XREAD", "BLOCK", 500, "STREAMS", key, "0")
+    with pytest.raises(RedisError, match="gave no answer to XREAD"):
+        await client.call(*command)
+    async with anyio.create_task_group() as group:
+        replies = []
+
+        async def wait():
+            replies.append(await waiting.call(*command))
+
+        group.start_soon(wait)
+        group.start_soon(wait)
+        # Those who wait keep nobody from a connection.
+        await client.ping()
+    assert len(replies) == 2
+    assert not any(replies)
+    await waiting.aclose()
+    await client.aclose()
+
+
 async def test_when_all_connections_are_busy_the_error_says_so(private_redis):
     client = RedisClient(config=config_of(private_redis, timeout_seconds=0.2, connections_max=1))
     await client.ping()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
+import anyio
 import attrs
 
 from ahcollector import metrics as names
@@ -59,11 +60,13 @@ class Entry:
     Attributes:
         is_counted: Whether the try that comes next is in Redis already, as a first reading is.
         is_first: Whether it was never handed over before, as far as Redis tells.
+        is_suspect: Whether it may have ended a process.
     """
 
     read: Read
     is_counted: bool
     is_first: bool
+    is_suspect: bool = False
     tries: int
 
 
@@ -107,6 +110,7 @@ class HandOver:
         metrics: Metrics,
         retry_seconds: float,
         dead_max: int,
+        alone: anyio.Lock,
     ) -> None:
         self._tenure = tenure
         self._streams = streams
@@ -115,48 +119,62 @@ class HandOver:
         self._metrics = metrics
         self._retry_seconds = retry_seconds
         self._dead_max = dead_max
+        self._alone = alone
 
     async def run(self, entry: Entry) -> None:
         """Give one entry to the handler until it takes it, or has failed too often."""
-        entry_id = entry.read.entry_id
         try:
             batch = decode(entry.read.data)
         except BusError as error:
             await self._bury(entry, "unreadable", str(error))
             return
-        self._tenure.held.add(entry_id)
+        self._tenure.held.add(entry.read.entry_id)
         while self._tenure.is_valid():
-            if not entry.is_counted:
-                if entry.tries >= TRIES_MAX:
-                    text = f"the process ended, or its lease, in each of {entry.tries} tries"
-                    await self._bury(entry, "handler_died", text)
-                    return
-                if not await self._begin(entry):
-                    return
-            delivery = _Delivery(
-                tenure=self._tenure, entry_id=entry_id, batch=batch, attempt=entry.tries
-            )
-            try:
-                await self._handler(delivery)
-            except Exception as error:  # noqa: BLE001 - the supervisor of the handler, see below
-                # Whatever a handler raises is a failed try of this entry
-                # and must not stop the entries behind it.
-                _log.warning(
-                    "a batch could not be handled",
-                    exc_info=error,
-                    extra={"request_id": batch.request_id, "attempt": entry.tries},
-                )
-                if entry_id not in self._tenure.held:
-                    return
-                if entry.tries >= TRIES_MAX:
-                    await self._bury(entry, "handler_failed", f"{type(error).__name__}: {error}")
-                    return
-                entry.is_counted = entry.is_first = False
-                await self._clock.sleep(self._retry_seconds)
+            if entry.is_suspect:
+                # When a process dies, all entries that are in a handler then have one more try. So
+                # an entry that had two or more is tried while no other such one is, of any shard:
+                # those that are innocent pass, and only the one that kills goes on counting.
+                async with self._alone:
+                    is_done = await self._try(entry, batch)
             else:
-                if not entry.is_first and entry_id in self._tenure.held:
-                    self._tenure.taken(entry_id)
+                is_done = await self._try(entry, batch)
+            if is_done:
                 return
+            entry.is_counted = entry.is_first = entry.is_suspect = False
+            await self._clock.sleep(self._retry_seconds)
+
+    async def _try(self, entry: Entry, batch: SampleBatch) -> bool:
+        """Hand over once; return whether that was the last time."""
+        entry_id = entry.read.entry_id
+        if not entry.is_counted:
+            if entry.tries >= TRIES_MAX:
+                text = f"the process ended, or its lease, in each of {entry.tries} tries"
+                await self._bury(entry, "handler_died", text)
+                return True
+            if not await self._begin(entry):
+                return True
+        delivery = _Delivery(
+            tenure=self._tenure, entry_id=entry_id, batch=batch, attempt=entry.tries
+        )
+        try:
+            await self._handler(delivery)
+        except Exception as error:  # noqa: BLE001 - the supervisor of the handler, see below
+            # Whatever a handler raises is a failed try of this entry
+            # and must not stop the entries behind it.
+            _log.warning(
+                "a batch could not be handled",
+                exc_info=error,
+                extra={"request_id": batch.request_id, "attempt": entry.tries},
+            )
+            if entry_id not in self._tenure.held:
+                return True
+            if entry.tries >= TRIES_MAX:
+                await self._bury(entry, "handler_failed", f"{type(error).__name__}: {error}")
+                return True
+            return False
+        if not entry.is_first and entry_id in self._tenure.held:
+            self._tenure.taken(entry_id)
+        return True
 
     async def _begin(self, entry: Entry) -> bool:
         """Count a try; return whether it may be made."""

@@ -77,6 +77,7 @@ class Subscription:
         self._tasks: TaskGroup | None = None
         self._changed = anyio.Event()
         self._settling = anyio.Lock()
+        self._alone = anyio.Lock()
         self._looked = anyio.Event()
         self._trouble = Trouble(_log, "the bus cannot be read", "the bus is read again")
         self._leases = Leases(
@@ -129,6 +130,7 @@ class Subscription:
             clock=self._clock,
             metrics=self._metrics,
             settings=self._settings.tenure,
+            alone=self._alone,
             came=self._depths.read,
             changed=self._wake,
         )
@@ -228,7 +230,12 @@ class Subscription:
                 block_ms=max(1, round(self._settings.block_seconds * 1000)),
             )
             for tenure in ready:
-                tenure.put(found.get(tenure.shard, []))
+                entries = found.get(tenure.shard, [])
+                tenure.put(entries)
+                heir = self._leases.tenures.get(tenure.shard)
+                if entries and heir is not None and heir is not tenure:
+                    # It ended meanwhile and was won again: the next one must find them first.
+                    heir.doubt()
         except BusError as error:
             self._tell(error)
             for tenure in ready:

@@ -32,12 +32,14 @@ class TenureSettings:
     Attributes:
         retry_seconds: Pause before an entry is tried again, and before Redis is asked again.
         dead_max: Dead letters kept.
+        block_seconds: How long a reader waits.
         claim_idle_seconds: What is pending and unknown for so long was read by a stale owner.
     """
 
     retry_seconds: float
     dead_max: int
     claim_idle_seconds: float
+    block_seconds: float
 
 
 class Tenure:
@@ -53,6 +55,7 @@ class Tenure:
         lease: What Redis knows the lease by.
         until: Steady time at which it is over unless it was renewed.
         pending: How many entries were pending when it was won.
+        alone: Held while an entry is tried that may have ended a process.
         came: Told the shard and the number of new entries that were read.
         changed: Told when there is something to settle, or to read.
     """
@@ -69,6 +72,7 @@ class Tenure:
         clock: AsyncClock,
         metrics: Metrics,
         settings: TenureSettings,
+        alone: anyio.Lock,
         came: Callable[[int, int], None],
         changed: Callable[[], None],
     ) -> None:
@@ -103,6 +107,7 @@ class Tenure:
             metrics=metrics,
             retry_seconds=settings.retry_seconds,
             dead_max=settings.dead_max,
+            alone=alone,
         )
         self._scope = anyio.CancelScope()
         self._news = anyio.Event()
@@ -110,9 +115,9 @@ class Tenure:
 
     # --- its lease
 
-    def is_valid(self) -> bool:
-        """Return whether the lease is surely held."""
-        return not self._is_lost and self._clock.monotonic() < self.until
+    def is_valid(self, *, margin_seconds: float = 0.0) -> bool:
+        """Return whether the lease is surely held, and will be for so long."""
+        return not self._is_lost and self._clock.monotonic() + margin_seconds < self.until
 
     def end(self, *, lost: bool) -> None:
         """End it: the handler is cancelled, and what was not settled is the next owner's."""
@@ -140,7 +145,8 @@ class Tenure:
             # It is not among those that the next command waits for, so it reads for itself first.
             self.is_behind = True
             return False
-        return self.is_valid()
+        # What it waits for is read while the lease still lasts, or not at all.
+        return self.is_valid(margin_seconds=self._settings.block_seconds)
 
     def put(self, found: list[Read]) -> None:
         """Add new entries."""
@@ -212,6 +218,8 @@ class Tenure:
                     else:
                         await self._find_more()
         finally:
+            # Whoever was late once has ended, although a renewal that was under way may still come.
+            self._is_lost = self._is_lost or not self.is_valid()
             self.is_leaving = True
             self.ended.set()
 
@@ -296,7 +304,13 @@ class Tenure:
             self.end(lost=True)
             return
         entries = [
-            Entry(read=read, is_counted=False, is_first=read.tries == 0, tries=read.tries)
+            Entry(
+                read=read,
+                is_counted=False,
+                is_first=read.tries == 0,
+                is_suspect=read.tries > 1,
+                tries=read.tries,
+            )
             for read in found
             if read.entry_id not in self._known
         ]

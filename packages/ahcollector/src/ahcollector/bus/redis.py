@@ -30,7 +30,9 @@ it lives. So after a worker was killed, others have its shards within a lease an
 
 **Tries.** Redis counts a try when an entry is first read, and each further one is written down
 before the handler is called, so an entry that kills the process is counted too; the count is taken
-back when the handler took the entry. A handler that is cancelled had no try.
+back when the handler took the entry. A handler that is cancelled had no try. Entries that are in
+handlers when a process dies are counted with the one that killed it; so those of two and more tries
+are tried one at a time, and only that one comes to five.
 
 **Acknowledgements** are gathered and sent at once, those that come meanwhile with the next
 command, and again until Redis takes them or the lease is over. A process that is killed in between
@@ -113,6 +115,11 @@ class RedisBus:
                 f"{block_seconds:g}: entries that are just being read would be claimed; make it "
                 "more than twice as long"
             )
+        if lease_seconds <= 4 * block_seconds:
+            raise ValueError(
+                f"lease_seconds is {lease_seconds:g}, and block_seconds {block_seconds:g}: a lease "
+                "would end while its owner waits; make it more than four times as long"
+            )
         self._client = client
         self._clock = clock if clock is not None else SystemClock()
         self._metrics = metrics if metrics is not None else NullMetrics()
@@ -126,6 +133,7 @@ class RedisBus:
                 retry_seconds=retry_seconds,
                 dead_max=dead_max,
                 claim_idle_seconds=claim_idle_seconds,
+                block_seconds=block_seconds,
             ),
         )
         self._streams = ShardStreams(client=client)
