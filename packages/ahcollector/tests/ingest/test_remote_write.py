@@ -483,8 +483,8 @@ def bits(value):
 @given(sent=series_lists)
 @example(sent=[([("__name__", "a"), ("__name__", "b")], [(1, 1.0)], 0, 0)])
 def test_both_versions_come_to_the_same_and_no_sample_is_lost(sent):
-    one = translate_1(WriteRequest.FromString(message_1(*sent)), series_max=10)
-    two = translate_2(Request.FromString(message_2(*sent)), series_max=10)
+    one = translate_1(WriteRequest.FromString(message_1(*sent)), limits=Limits(), bytes_max=10_000)
+    two = translate_2(Request.FromString(message_2(*sent)), limits=Limits(), bytes_max=10_000)
     assert attrs.evolve(one, batch=two.batch) == two
     assert one.batch.SerializeToString() == two.batch.SerializeToString()
     counts = {each.code: each.points for each in (*one.refused, *one.passed_over)}

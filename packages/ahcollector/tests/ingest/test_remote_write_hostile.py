@@ -238,6 +238,103 @@ async def test_a_million_pieces_with_tags_written_at_length_are_refused_unparsed
     assert "no readable WriteRequest" in response.text
 
 
+def series_of_symbols(references, ts_ms, samples=1):
+    return chunk(
+        5, chunk(1, b"".join(map(varint, references))) + chunk(2, sample(ts_ms, 1.0)) * samples
+    )
+
+
+def table(*texts):
+    return b"".join(chunk(4, text) for text in ("", "__name__", "m", *texts))
+
+
+def amplified(ts_ms):
+    """Bodies of 2.0 of some hundred KiB that stand for gigabytes."""
+    own, huge = [1, 2], [1, 2, 3, 4]
+    return {
+        "many series of a long text": table("n", "x" * 1000)
+        + series_of_symbols(huge, ts_ms) * 20_000,
+        "many labels of a long text": table(*(f"n{number}" for number in range(26)), "x" * 1000)
+        + series_of_symbols(own + [text for name in range(3, 29) for text in (name, 29)], ts_ms)
+        * 2_000,
+    }
+
+
+@pytest.mark.parametrize("case", ["many series of a long text", "many labels of a long text"])
+async def test_what_symbols_stand_for_is_counted_before_it_is_copied(world, case):
+    body = amplified(world.now_ms)[case]
+    assert len(body) < PLAIN_MAX
+    tracemalloc.start()
+    try:
+        response = await write(world, body, TWO)
+        grown = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (response.status_code, response.headers["x-ah-code"]) == (413, "too_large")
+    assert "over 8388608 bytes of names and labels: send less at once" in response.text
+    assert grown < 24 * MIB
+    assert world.bus.batches == []
+
+
+async def test_symbols_too_long_for_their_place_refuse_their_series_and_no_other(world):
+    now = world.now_ms
+    texts = ("n", "x" * 1024, "x" * 1025, "n" * 201, "é" * 512 + "x", "company_id", "x" * 6_000_000)
+    n, fits, over, long_name, wide, reserved, huge = range(3, 10)
+    rows = [
+        ([1, 2, n, fits], True),
+        ([1, 2, n, over], False),
+        ([1, long_name], False),
+        ([1, 2, long_name, n], False),
+        ([1, 2, n, wide], False),
+        ([1, 2, n, huge], False),
+        ([1, 2, reserved, huge], True),
+    ]
+    body = table(*texts) + b"".join(series_of_symbols(row, now) for row, _ in rows)
+    response = await write(world, body, TWO)
+    assert response.status_code == 400
+    assert response.text.startswith("5 of 7 points refused")
+    assert "too_long" in response.text
+    (batch,) = world.bus.batches
+    assert [dict(one.labels).get("n") for one in batch.series] == ["x" * 1024, None]
+    assert 'dropped_points_total{code="too_long"} 5.0' in world.metrics.exposition().decode()
+
+
+@pytest.mark.parametrize("case", ["many series", "one series"])
+async def test_a_long_symbol_named_a_million_times_costs_no_more_than_its_body(world, case):
+    """Some KiB that killed the process: they stood for gigabytes."""
+    now, text = world.now_ms, "x" * 6_000_000
+    row, times = ([1, 2, 3, 4], 20_000) if case == "many series" else ([1, 2, *[3, 4] * 100_000], 1)
+    body = table("n", text) + series_of_symbols(row, now) * times
+    assert len(block(body)) < MIB
+    tracemalloc.start()
+    try:
+        response = await write(world, body, TWO)
+        grown = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert response.status_code == 400
+    code = "too_long" if case == "many series" else "too_many_labels"
+    assert f"({code}, {times} point" in response.text
+    assert grown < 48 * MIB
+    assert world.bus.batches == []
+
+
+@pytest.mark.parametrize("content_type", [ONE, TWO])
+async def test_a_series_with_several_times_the_labels_is_refused_and_no_other(world, content_type):
+    now = world.now_ms
+    message = message_1 if content_type == ONE else message_2
+
+    def named(name, labels):
+        return ({"__name__": name, **{f"l{at}": "" for at in range(labels)}}, [(now, 1.0)])
+
+    response = await write(world, message(named("fits", 54), named("wide", 55)), content_type)
+    assert response.status_code == 400
+    assert "'wide': it has too many labels: drop some" in response.text
+    assert "(too_many_labels, 1 point)" in response.text
+    ((series,),) = [batch.series for batch in world.bus.batches]
+    assert series.labels[0] == ("__name__", "ah_fits")
+
+
 CHILD = """
 import resource, sys
 import anyio

@@ -38,6 +38,7 @@ __all__ = [
     "Translate",
     "Translated",
     "foreign_status",
+    "refused_series",
     "retry_after_seconds",
     "told",
 ]
@@ -200,14 +201,15 @@ def _points(translated: Translated) -> int:
 def _judged(batch: MetricsBatch, ack: MetricsAck) -> tuple[Refused, ...]:
     """Return what the judgement refused, in words."""
     return tuple(
-        Refused(
-            reason=f"series {batch.series[one.index].name[:_NAME_CHARS_SHOWN]!r}: "
-            f"{_WHY.get(one.code, 'it is refused')}",
-            code=one.code,
-            points=one.points,
-        )
-        for one in ack.rejected
+        refused_series(batch.series[one.index].name, one.code, one.points) for one in ack.rejected
     )
+
+
+def refused_series(name: str, code: str, points: int) -> Refused:
+    """Return that points of a series are refused under a code of the judgement, in words."""
+    why = _WHY.get(code, "it is refused")
+    reason = f"series {name[:_NAME_CHARS_SHOWN]!r}: {why}"
+    return Refused(reason=reason, code=code, points=points)
 
 
 def told(refused: Iterable[Refused], *, reasons_max: int = _REASONS_MAX) -> list[str]:

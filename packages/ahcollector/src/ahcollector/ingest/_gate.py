@@ -13,6 +13,7 @@ import attrs
 from starlette.datastructures import Headers
 
 from ahcollector._buckets import Buckets
+from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import HubUnavailableError, PresenceError, RequestRefusedError
 from ahcollector.ingest._headers import check_protocol, ip_key, token_hash
@@ -99,12 +100,17 @@ class Gate:
         self._clock = clock
         self._limits = limits
         self._agents_max = agents_max
+        self._presence_trouble = Trouble(
+            _log,
+            "signs of life cannot be kept",
+            "signs of life are kept again",
+            level=logging.ERROR,
+        )
         self._intervals: OrderedDict[str, float] = OrderedDict()
         self._metrics_rate: Buckets[str] = Buckets(entries_max=agents_max)
         self._points_rate: Buckets[str] = Buckets(entries_max=agents_max)
         self._slow_rate: Buckets[tuple[str, str]] = Buckets(entries_max=agents_max)
         self._enroll_rate: Buckets[str] = Buckets(entries_max=agents_max)
-        self._presence_failing = False
 
     async def metrics(self, headers: Headers) -> Pass:
         """Admit a request to a metrics door; the agent has shown a sign of life from here on.
@@ -224,13 +230,9 @@ class Gate:
                 agent, self._clock.time(), interval_seconds, waits_seconds=waits_seconds
             )
         except PresenceError as error:
-            if not self._presence_failing:
-                _log.error("signs of life cannot be kept", extra={"error": str(error)})
-            self._presence_failing = True
+            self._presence_trouble.goes_on(self._clock.monotonic(), {"error": str(error)})
         else:
-            if self._presence_failing:
-                _log.info("signs of life are kept again")
-            self._presence_failing = False
+            self._presence_trouble.is_over()
 
     def _interval(self, agent: AgentRef) -> float:
         """Return an agent's cycle: its own word, else its company's, else the setting."""

@@ -167,15 +167,15 @@ class RemoteWriteDoor:
         )
 
     def _understood(self, plain: bytes, version: Version) -> Translated:
-        batch = self._limits.batch
-        series_max = batch.points_per_batch
+        batch, bytes_max = self._limits.batch, self._limits.plain_bytes_max
+        pieces_max = batch.points_per_batch * (1 + batch.labels_per_series + _PIECES_BESIDE)
         with as_refusals():
-            _COUNTERS[version].check(
-                plain, pieces_max=series_max * (1 + batch.labels_per_series + _PIECES_BESIDE)
-            )
+            _COUNTERS[version].check(plain, pieces_max=pieces_max)
         if version is Version.TWO:
-            return translate_2(_parsed(Request(), plain, version), series_max=series_max)
-        return translate_1(_parsed(WriteRequest(), plain, version), series_max=series_max)
+            two = _parsed(Request(), plain, version)
+            return translate_2(two, limits=batch, bytes_max=bytes_max)
+        one = _parsed(WriteRequest(), plain, version)
+        return translate_1(one, limits=batch, bytes_max=bytes_max)
 
     async def _plain(self, request: HttpRequest) -> bytes:
         declared = request.headers.get("content-length", "")
