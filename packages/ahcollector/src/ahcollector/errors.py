@@ -11,11 +11,13 @@
     │   └── PermanentStoreError  a retry cannot help: the store refuses these samples for good
     ├── RegistryError            a registry could not be read or written
     ├── PresenceError            the presence store gave no answer: the detector counts as blind
+    │   └── PresenceDamagedError it answers, and has what presence never wrote; the text says where
     ├── BudgetStoreError         the store of known series gave no answer: nothing is refused for it
     ├── OutboxError              the outbox could not make an event durable, or could not be read
     │   └── FencedOutboxError    the caller's fence is older than the newest: its lease is lost
     ├── RedisError               Redis gave no answer, or an error; each part turns it into its own
-    ├── RedisSettingsError       Redis is set up in a way that loses state: refused at start
+    │   └── RedisRefusedError    it answered with an error; ``code`` is Redis' own word for it
+    ├── RedisSettingsError       Redis loses state, or keeps none for this user: refused at start
     ├── SnapshotError            a snapshot file cannot be read or written
     ├── HubError                 an answer of the hub, or the lack of one
     │   ├── TemporaryHubError    a retry can help: network, 408, 429, 401, 403, 5xx, no code
@@ -46,8 +48,10 @@ __all__ = [
     "OutboxError",
     "PermanentHubError",
     "PermanentStoreError",
+    "PresenceDamagedError",
     "PresenceError",
     "RedisError",
+    "RedisRefusedError",
     "RedisSettingsError",
     "RegistryError",
     "RequestRefusedError",
@@ -98,6 +102,10 @@ class PresenceError(CollectorError):
     """The presence store gave no answer. Nothing may be concluded about any agent from this."""
 
 
+class PresenceDamagedError(PresenceError):
+    """The presence store has what presence never wrote; no retry helps until it is repaired."""
+
+
 class OutboxError(CollectorError):
     """The outbox could not make events durable, or could not be read."""
 
@@ -126,8 +134,21 @@ class RedisError(CollectorError):
     """
 
 
+class RedisRefusedError(RedisError):
+    """Redis answered with an error: the command was not done; of a script or pipeline some may be.
+
+    Attributes:
+        code: Redis' own word for the error (``NOPERM``, ``READONLY``, ``WRONGTYPE`` …); ``ERR``
+            when it gave none.
+    """
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class RedisSettingsError(CollectorError):
-    """This Redis is set up in a way that loses state; the text says which setting to change."""
+    """This Redis loses state, or keeps none for this user; the text says what to change there."""
 
 
 class SnapshotError(CollectorError):

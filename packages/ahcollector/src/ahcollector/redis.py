@@ -33,9 +33,10 @@ import redis.backoff
 import redis.exceptions
 from redis.asyncio.retry import Retry
 
+from ahcollector._redis_check import Fitness, Place
 from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock, SystemClock
-from ahcollector.errors import RedisError, RedisSettingsError
+from ahcollector.errors import RedisError, RedisRefusedError
 
 __all__ = ["RedisClient", "RedisConfig", "Script"]
 
@@ -105,8 +106,9 @@ class Script:
 class RedisClient:
     """Commands, scripts, pipelines and channels of one Redis. Replies are bytes, ints and lists.
 
-    Every method raises `RedisError` when Redis gives no answer, or one that is an error. A write
-    that raised may or may not have been done; it was done at most once.
+    Every method raises `RedisError` when Redis gives no answer, and `RedisRefusedError`, which is
+    one, when the answer is an error. A write that raised may or may not have been done; it was done
+    at most once.
 
     Args:
         config: Where Redis is.
@@ -119,6 +121,16 @@ class RedisClient:
         self._clock = clock if clock is not None else SystemClock()
         self._free = anyio.Semaphore(config.connections_max, fast_acquire=True)
         self._redis = _connect(config)
+        self._fitness = Fitness(
+            call=self.call,
+            subscribe=self._listen_once,
+            clock=self._clock,
+            place=Place(
+                where=f"{config.host}:{config.port}",
+                user=config.username or "default",
+                prefix=config.prefix,
+            ),
+        )
         # redis-py gives this method no types.
         self._execute: Callable[..., Awaitable[Any]] = self._redis.execute_command
 
@@ -197,29 +209,45 @@ class RedisClient:
         return int(seconds) + int(micros) / 1e6
 
     async def ping(self) -> None:
-        """Return when Redis answers."""
+        """Return when Redis answers, and drops no keys as far as `check` and `watch` saw.
+
+        Raises:
+            RedisSettingsError: It drops keys by now; from then on each ping looks whether it does.
+            RedisError: It gives no answer.
+        """
+        await self._fitness.confirm()
         await self.call("PING")
 
-    async def check(self) -> None:
-        """Return when this Redis may be trusted with state.
+    async def check(self) -> tuple[str, ...]:
+        """Return when this Redis may be trusted with state: warnings of what could not be seen.
+
+        A key is written, read and deleted, a script run, and a channel spoken and listened to,
+        all under names that nobody else uses; what is left of them is gone after 10 s.
 
         Raises:
             RedisSettingsError: It is set to evict keys when memory is short: it would silently
-                forget agents and transitions.
-            RedisError: It gives no answer.
+                forget agents and transitions. Or it is a replica, or this user lacks a right.
+            RedisError: It gives no answer, or is full.
         """
-        reply = await self.call("CONFIG", "GET", "maxmemory-policy")
-        policy = _text(reply[1]) if reply else "noeviction"
-        if policy != "noeviction":
-            raise RedisSettingsError(
-                f"Redis at {self._config.host}:{self._config.port} has maxmemory-policy {policy}, "
-                "which drops keys without a word: set it to noeviction"
-            )
+        return await self._fitness.check()
+
+    @property
+    def policy(self) -> str | None:
+        """maxmemory-policy as it was seen last; None: nobody looked, or could see it."""
+        return self._fitness.policy
+
+    async def watch(self, *, interval_seconds: float = 180.0) -> None:
+        """Look at maxmemory-policy each interval until cancelled; the log tells when it changed."""
+        await self._fitness.watch(interval_seconds=interval_seconds)
 
     async def aclose(self) -> None:
         """Close all connections."""
         with anyio.CancelScope(shield=True), _translated("close", self._config):
             await self._redis.aclose()
+
+    async def _listen_once(self, channel: str) -> None:
+        async with self._subscribed(channel):
+            pass
 
     async def _settled(self, what: str, send: Callable[[], Awaitable[Any]]) -> Any:
         """Do what `send` does to its end, on a connection that is free by then."""
@@ -317,11 +345,34 @@ def _translated(what: str, config: RedisConfig) -> Iterator[None]:
             f"Redis at {config.host}:{config.port} refuses the login ({error}): check username "
             "and password"
         ) from error
+    except redis.exceptions.ResponseError as error:
+        code, text = _said(error)
+        raise RedisRefusedError(
+            f"Redis at {config.host}:{config.port} refuses {what}: {text}", code=code
+        ) from error
     except (redis.exceptions.RedisError, OSError, TimeoutError) as error:
         raise RedisError(
             f"Redis at {config.host}:{config.port} gave no answer to {what}: "
             f"{str(error) or type(error).__name__}"
         ) from error
+
+
+_CODES = (
+    (redis.exceptions.NoPermissionError, "NOPERM"),
+    (redis.exceptions.ReadOnlyError, "READONLY"),
+    (redis.exceptions.OutOfMemoryError, "OOM"),
+)
+"""The codes that redis-py takes off the text, as far as somebody asks for them."""
+
+
+def _said(error: redis.exceptions.ResponseError) -> tuple[str, str]:
+    """Return Redis' word for an error, and its text with that word before it."""
+    text = str(error)
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code, f"{code} {text}"
+    word = text.partition(" ")[0]
+    return (word, text) if word.isupper() and word.isalpha() else ("ERR", text)
 
 
 def _text(value: bytes | str) -> str:

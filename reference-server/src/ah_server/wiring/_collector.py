@@ -13,7 +13,7 @@ from ah_server.settings import Secret, ServerSettings
 from ah_server.web_server import WebServer
 from ah_server.wiring._door import checks_of, open_door_of
 from ah_server.wiring._identities import CollectorSide
-from ah_server.wiring._redis import shared_redis
+from ah_server.wiring._redis import redis_loops, shared_redis
 from ah_server.wiring._seams import Doors, Seams, web
 from ahcollector.admin import admin_app
 from ahcollector.bus import InProcessBus
@@ -90,6 +90,7 @@ async def collector_side(
     await keeper.load()
     flush = settings.worker.shutdown_flush_seconds
     parts = (
+        *redis_loops(redis),
         *time_loops,
         *state_loops,
         Loop(name="store file", body=keeper.run, stop_seconds=5.0),

@@ -4,9 +4,10 @@ import logging
 from contextlib import AsyncExitStack
 
 from ah_server.errors import DependencyError
-from ah_server.settings import RedisSettings
+from ah_server.parts import Loop, Part
+from ah_server.settings import Address, RedisSettings
 from ah_server.wiring._seams import Seams
-from ahcollector.errors import RedisError, RedisSettingsError
+from ahcollector.errors import RedisError, RedisRefusedError, RedisSettingsError
 from ahcollector.redis import RedisClient, RedisConfig
 
 _log = logging.getLogger("ah_server.wiring")
@@ -27,7 +28,7 @@ async def shared_redis(
         stack: closes the client.
 
     Raises:
-        DependencyError: it does not answer, or is set up in a way that loses state.
+        DependencyError: it does not answer, loses state, or takes none from this user.
     """
     if settings.addr is None:
         return None
@@ -49,20 +50,32 @@ async def shared_redis(
     began = seams.clock.monotonic()
     while True:
         try:
-            await client.check()
+            warnings = await client.check()
         except RedisSettingsError as error:
             raise DependencyError(f"redis.addr: {error}") from error
         except RedisError as error:
             waited = seams.clock.monotonic() - began
             if not seams.patient or waited >= _WAIT_SECONDS:
-                raise DependencyError(
-                    f"redis.addr: {settings.addr} cannot be used ({error}); start it, or correct"
-                    " redis.addr"
-                ) from error
+                raise _unusable(settings.addr, error) from error
             _log.warning(
                 "waiting for Redis",
                 extra={"seconds_left": round(_WAIT_SECONDS - waited), "error": str(error)},
             )
             await seams.clock.sleep(_AGAIN_SECONDS)
         else:
+            for warning in warnings:
+                _log.warning("%s", warning)
             return client
+
+
+def redis_loops(redis: RedisClient | None) -> tuple[Part, ...]:
+    """What looks whether a Redis that was found fit stays so."""
+    return () if redis is None else (Loop(name="redis policy", body=redis.watch),)
+
+
+def _unusable(addr: Address, error: RedisError) -> DependencyError:
+    if isinstance(error, RedisRefusedError):
+        return DependencyError(f"redis.addr: {error}")
+    return DependencyError(
+        f"redis.addr: {addr} cannot be used ({error}); start it, or correct redis.addr"
+    )
