@@ -231,3 +231,33 @@ async def test_a_bus_that_is_full_for_five_minutes_makes_no_false_down(world):
     assert set(downs) == {f"agent-{n}" for n in died}
     latest = back + GRACE + THRESHOLD + 3 * SCAN
     assert all(event.occurred_at.timestamp() <= latest for event in downs.values())
+
+
+async def test_an_agent_that_only_the_registry_knows_is_asked_to_come_later(world, private_redis):
+    """The admin door was given it and the hub answers 404: while Redis is away nobody can tell."""
+    record = world.hub.active("pushed", "token-pushed", server_id="pushed")
+    await world.doors[0].directory.put(record)
+    del world.hub.records["pushed"]
+    headers = {
+        "Authorization": "Bearer token-pushed",
+        "X-AH-Proto": "1",
+        "Content-Type": "application/x-protobuf",
+    }
+
+    async def statuses():
+        body = MetricsBatch(seq=1).SerializeToString()
+        replies = [
+            await door.http.post("/agent/v1/metrics", content=body, headers=headers)
+            for door in world.doors
+        ]
+        return [(one.status_code, one.headers.get("retry-after")) for one in replies]
+
+    private_redis.kill()
+    for _ in range(2):
+        assert await statuses() == [(503, "30")] * 2
+        world.clock.advance(60)
+    private_redis.start()
+    assert await statuses() == [(202, None)] * 2
+    world.clock.advance(60)
+    headers["Authorization"] = "Bearer nobody's"
+    assert [status for status, _ in await statuses()] == [401, 401]

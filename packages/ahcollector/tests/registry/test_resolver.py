@@ -12,6 +12,7 @@ from ahcollector.errors import (
     RegistryError,
     TemporaryHubError,
 )
+from ahcollector.registry import MemoryRegistry
 from ahcollector.registry._flight import SingleFlight
 from ahwire.hub import AgentState
 
@@ -199,6 +200,62 @@ async def test_registry_that_gives_no_answer_falls_to_the_hub(known, caplog):
     assert (await resolver.resolve(record.token_hash)).agent.agent_id == "a1"
     assert known.lookups("error") == 1
     assert "could not be kept" in caplog.text
+
+
+class Moody(MemoryRegistry):
+    """Gives no answer to look-ups while `away`."""
+
+    away = False
+
+    async def lookup(self, token_hash):
+        if self.away:
+            raise RegistryError("connection refused")
+        return await super().lookup(token_hash)
+
+
+async def test_what_the_hub_does_not_know_may_be_in_a_registry_that_gives_no_answer(known):
+    """C22: agents that the admin door was given, and the hub never had."""
+    registry = Moody()
+    resolver = known.make_resolver(registry=registry)
+    token_hash = known.hub.hash_of("t")
+    record = known.hub.active("a1", "t")
+    del known.hub.records["a1"]
+    await registry.put(record, now=1.0)
+    registry.away = True
+    for asked in (1, 2):
+        with pytest.raises(HubUnavailableError, match="registry, which may, gives no answer"):
+            await resolver.resolve(token_hash)
+        assert known.hub.calls == ["agent_by_token_hash"] * asked, "nothing of it is remembered"
+        assert not known.negative.holds(token_hash, now=known.clock.monotonic())
+    registry.away = False
+    assert (await resolver.resolve(token_hash)).agent.agent_id == "a1"
+    assert await resolver.resolve("0" * 64) is None
+    assert known.negative.holds("0" * 64, now=known.clock.monotonic()), "and it is as before"
+
+
+@pytest.mark.parametrize("leader_is_told", [True, False])
+async def test_who_shares_a_question_judges_by_what_the_registry_told_it_itself(
+    known, leader_is_told
+):
+    registry = Moody()
+    resolver = known.make_resolver(registry=registry)
+    known.hub.holds = anyio.Event()
+    found = {}
+
+    async def ask(told):
+        registry.away = not told
+        try:
+            found[told] = await resolver.resolve("0" * 64)
+        except HubUnavailableError:
+            found[told] = "doubtful"
+
+    async with anyio.create_task_group() as group:
+        for told in (leader_is_told, not leader_is_told):
+            group.start_soon(ask, told)
+            await anyio.wait_all_tasks_blocked()
+        known.hub.holds.set()
+    assert found == {True: None, False: "doubtful"}
+    assert known.hub.calls == ["agent_by_token_hash"]
 
 
 async def test_an_active_record_that_has_not_the_token_is_no_answer(known):

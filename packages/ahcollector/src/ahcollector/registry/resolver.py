@@ -51,10 +51,11 @@ def entry_in(record: AgentRecord, token_hash: str) -> TokenEntry | None:
 class Resolver:
     """Looks tokens up: registry, negative cache, then the hub, limited and one call a hash.
 
-    A registry that gives no answer (Redis is down) says nothing about a token: then only the hub's
-    fresh word counts, what it did not know a while ago is not believed, and without the hub the
-    answer is `HubUnavailableError`, never "no such token". What a `CachedRegistry` remembers is
-    good to the end of its time and no longer, so that no outage makes a revoked token last.
+    A registry that gives no answer (Redis is down) says nothing about a token: it may hold agents
+    that the hub never had, those that the admin door was given. Then only what the hub knows
+    counts. What it does not know, without a hub too, ends in `HubUnavailableError`, never in "no
+    such token", and is not remembered. What a `CachedRegistry` remembers is good to the end of its
+    time and no longer, so that no outage makes a revoked token last.
 
     Args:
         registry: Asked first. When it gives no answer the hub is asked, and a metric says so.
@@ -95,7 +96,9 @@ class Resolver:
         )
 
     async def resolve(self, token_hash: str) -> TokenEntry | None:
-        """Return what a token hash (64 lower hex) leads to; None: no such token, by the hub's word.
+        """Return what a token hash (64 lower hex) leads to.
+
+        None: no such token, by the word of the registry and of the hub.
 
         Raises:
             HubUnavailableError: Nobody can tell now. It says nothing about the token.
@@ -133,9 +136,18 @@ class Resolver:
             self._count("negative")
             return None
         hub = self._hub
-        return await self._flights.do(token_hash, lambda: self._ask(hub, token_hash))
+        entry = await self._flights.do(token_hash, lambda: self._ask(hub, token_hash, answered))
+        if entry is None and not answered:
+            raise HubUnavailableError(
+                "the hub does not know this token, and the registry, which may, gives no answer"
+            )
+        return entry
 
-    async def _ask(self, hub: Hub, token_hash: str) -> TokenEntry | None:
+    async def _ask(self, hub: Hub, token_hash: str, answered: bool) -> TokenEntry | None:
+        """Return what the hub says; `answered` is whether the registry did not know the token.
+
+        Those who share this call may differ in that: each judges by what it was told itself.
+        """
         wait = self._limiter.take(
             "hub",
             now=self._clock.monotonic(),
@@ -159,8 +171,9 @@ class Resolver:
                 f"the hub cannot tell whose token this is: {error}"
             ) from error
         if record is None:
-            self._negative.add(token_hash, now=self._clock.monotonic())
-            self._count("miss")
+            if answered:
+                self._negative.add(token_hash, now=self._clock.monotonic())
+                self._count("miss")
             return None
         entry = entry_in(record, token_hash)
         if entry is None:
