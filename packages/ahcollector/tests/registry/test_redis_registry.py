@@ -314,3 +314,41 @@ async def test_company_settings_outlive_a_process_and_damage_counts_as_nothing(c
     assert await store.load("acme") is None
     await RedisRegistry(client=client).delete_company("acme")
     assert await keys_of(client) == set()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [("HSET", "a", "b"), ("SADD", "a"), ("SET", b"\xff\xfe")],
+    ids=["hash", "set", "bytes"],
+)
+async def test_a_damaged_cursor_is_set_aside_and_the_hub_followed_from_the_start(
+    client, registry, caplog, damage
+):
+    command, *values = damage
+    key = client.key("reg", "cursor")
+    for _ in range(2):
+        await client.call("DEL", key)
+        await client.call(command, key, *values)
+        assert await registry.cursor() == ""
+    [first, _] = [one for one in caplog.records if "cursor in Redis is damaged" in one.message]
+    assert (first.levelname, first.aside) == ("ERROR", f"{key}:damaged")
+    assert await keys_of(client) == {"reg:cursor:damaged"}
+    await registry.set_cursor("7")
+    assert await registry.cursor() == "7"
+
+
+async def test_a_cursor_that_cannot_be_read_for_another_reason_stays(client, registry, caplog):
+    await registry.set_cursor("7")
+    original = client.call
+
+    async def refuses(*command):
+        from ahcollector.errors import RedisRefusedError
+
+        raise RedisRefusedError("no", code="NOPERM")
+
+    client.call = refuses
+    with pytest.raises(RegistryError, match="cannot read the cursor: no"):
+        await registry.cursor()
+    client.call = original
+    assert await registry.cursor() == "7"
+    assert "damaged" not in caplog.text

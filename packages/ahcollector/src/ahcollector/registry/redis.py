@@ -14,6 +14,7 @@ Keys, each behind the client's prefix:
 | `reg:pend` | set | pending agents |
 | `reg:rev` | zset | revoked agents by when they were revoked (Unix seconds) |
 | `reg:cursor` | string | where following the hub goes on |
+| `reg:cursor:damaged` | any | what was found there last that is no cursor |
 | `reg:full` | hash | when all agents of the hub were read, and began to be |
 | `reg:cfg:{co}` | hash | settings (JSON), etag of the hub; gone after 30 days unasked |
 
@@ -28,11 +29,12 @@ cut. The cursor is then as old as the rest, and the next sync reads what is miss
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from ahcollector.errors import RedisError, RegistryError
+from ahcollector.errors import RedisError, RedisRefusedError, RegistryError
 from ahcollector.presence.base import AgentRef
 from ahcollector.redis import RedisClient, Script
 from ahcollector.registry._redis_fields import (
@@ -59,6 +61,8 @@ from ahwire.hub import CompanySettings
 
 __all__ = ["RedisCompanySettings", "RedisRegistry"]
 
+_log = logging.getLogger("ahcollector.registry")
+
 _PACKAGE = "ahcollector.registry"
 _LIBRARY = Script.load(_PACKAGE, "library").body
 
@@ -74,6 +78,7 @@ _FORGET_ONE = _script("forget_one")
 _SWEEP = _script("sweep")
 _COUNTS = _script("counts")
 _BEGIN_FULL_SYNC = _script("begin_full_sync")
+_SET_CURSOR_ASIDE = _script("set_cursor_aside")
 
 _CHANNEL = ("reg", "changes")
 
@@ -205,10 +210,28 @@ class RedisRegistry:
                 return swept
 
     async def cursor(self) -> str:
-        """Return where following the hub goes on."""
-        with _translated("read the cursor"):
-            reply = await self._client.call("GET", self._client.key("reg", "cursor"))
-        return "" if reply is None else _text(reply)
+        """Return where following the hub goes on; what is no text is set aside, and it is "".
+
+        To begin anew costs a reading of all agents and changes none, by the law of versions.
+        """
+        key = self._client.key("reg", "cursor")
+        try:
+            with _translated("read the cursor"):
+                reply = await self._client.call("GET", key)
+            return "" if reply is None else cast("str", reply.decode())
+        except UnicodeDecodeError as error:
+            found = str(error)
+        except RegistryError as error:
+            refused = error.__cause__
+            if not isinstance(refused, RedisRefusedError) or refused.code != "WRONGTYPE":
+                raise
+            found = str(refused)
+        await self._run(_SET_CURSOR_ASIDE, "set a damaged cursor aside")
+        _log.error(
+            "the cursor in Redis is damaged and was set aside: the hub is followed from the start",
+            extra={"key": key, "aside": f"{key}:damaged", "error": found},
+        )
+        return ""
 
     async def set_cursor(self, cursor: str) -> None:
         """Remember where following the hub goes on; of two processes the last one counts."""
