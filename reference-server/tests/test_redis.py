@@ -1,4 +1,4 @@
-"""The server and a Redis that does not fit: what `check` says, and what a change makes of /readyz."""
+"""A Redis that does not fit: what `check` says of it, and what a change makes of /readyz."""
 
 import logging
 import os
