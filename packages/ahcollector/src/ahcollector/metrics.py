@@ -126,6 +126,14 @@ TSDB_FLUSH_SECONDS = Metric(
 WORKER_PENDING_SAMPLES = _gauge(
     "ahc_worker_pending_samples", "Samples taken from the bus and not yet written."
 )
+PRESENCE_LATE_CONTACTS = _counter(
+    "ahc_presence_late_contacts_total",
+    "Contacts of agents that had been removed a moment before: they make nobody watched again.",
+)
+PRESENCE_LOST = _counter(
+    "ahc_presence_lost_total",
+    "Redis forgot presence while this process ran: downs and untold transitions were lost.",
+)
 AGENTS_DOWN = _gauge("ahc_agents_down", "Agents that are down now.")
 DETECTOR_BLIND = _gauge("ahc_detector_blind", "1 while the detector cannot judge silence, else 0.")
 EVENTS_EMITTED = _counter("ahc_events_emitted_total", "Events put in the outbox, by type.", "type")
@@ -172,6 +180,8 @@ ALL_METRICS: tuple[Metric, ...] = (
     WORKER_BATCHES,
     TSDB_FLUSH_SECONDS,
     WORKER_PENDING_SAMPLES,
+    PRESENCE_LATE_CONTACTS,
+    PRESENCE_LOST,
     AGENTS_DOWN,
     DETECTOR_BLIND,
     EVENTS_EMITTED,

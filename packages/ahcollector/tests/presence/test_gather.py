@@ -29,6 +29,7 @@ class Store:
         if self.failure is not None:
             raise self.failure
         self.groups.append(list(items))
+        return {}
 
 
 async def test_items_that_come_during_a_write_go_together_in_their_order():

@@ -290,9 +290,10 @@ async def test_a_start_watches_everybody_who_is_active(thirty):
 
 
 async def test_a_watch_that_a_revocation_left_behind_is_ended(thirty):
-    """A node that had not yet heard of it took one more sign of life: it would be told as down."""
+    """A node that heard of it very late took one more sign of life: it would be told as down."""
     (watched,) = [one for one in await thirty.presence.agents() if one.agent.agent_id == "a3"]
     await thirty.directory.revoke("a3")
+    thirty.clock.advance(60)
     await thirty.presence.touch(watched.agent, thirty.clock.time(), None)
     await thirty.presence.touch(
         attrs.evolve(watched.agent, agent_id="never heard of"), thirty.clock.time(), None

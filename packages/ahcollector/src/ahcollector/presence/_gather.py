@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import anyio
@@ -24,11 +24,17 @@ class Gather(Generic[T]):
     There is no more memory in it than tasks that wait.
 
     Args:
-        write: Writes a group, whole; what it raises as `PresenceError` reaches every task of it.
+        write: Writes a group; what it raises as `PresenceError` reaches every task of it. It
+            returns the errors of the places (from 0) whose item alone could not be written.
         items_max: Items in a group at most.
     """
 
-    def __init__(self, *, write: Callable[[Sequence[T]], Awaitable[None]], items_max: int) -> None:
+    def __init__(
+        self,
+        *,
+        write: Callable[[Sequence[T]], Awaitable[Mapping[int, PresenceError]]],
+        items_max: int,
+    ) -> None:
         if items_max < 1:
             raise ValueError(f"items_max is {items_max}; it must be at least 1")
         self._write = write
@@ -45,15 +51,17 @@ class Gather(Generic[T]):
         group = self._open
         if group is None or len(group.items) >= self._items_max:
             group = self._open = _Group()
+        place = len(group.items)
         group.items.append(item)
         while not group.written:
             if group.led:
                 await group.news.wait()
             else:
                 await self._lead(group)
-        if group.failure is not None:
+        failure = group.failures.get(place, group.failure)
+        if failure is not None:
             # An error of its own for each task: they all add to its traceback.
-            raise PresenceError(str(group.failure)) from group.failure
+            raise type(failure)(str(failure)) from failure
 
     async def _lead(self, group: _Group[T]) -> None:
         group.led = True
@@ -70,7 +78,7 @@ class Gather(Generic[T]):
 
     async def _write_group(self, group: _Group[T]) -> None:
         try:
-            await self._write(group.items)
+            group.failures = await self._write(group.items)
         except PresenceError as error:
             group.failure = error
         group.written = True
@@ -84,4 +92,5 @@ class _Group(Generic[T]):
         self.led = False
         self.written = False
         self.failure: PresenceError | None = None
+        self.failures: Mapping[int, PresenceError] = {}
         self.news = anyio.Event()

@@ -12,21 +12,16 @@ __all__ = ["Intents"]
 
 
 class Intents:
-    """The intents of a memory presence; agents in the order of their oldest intent.
-
-    `decided` rises with each intent added, so that the owner knows when to save.
-    """
+    """The intents of a memory presence; agents in the order of their oldest intent."""
 
     def __init__(self, transitions: Iterable[Transition] = ()) -> None:
         self._by_agent: dict[str, deque[Transition]] = {}
-        self.decided = 0
         for transition in transitions:
             self.add(transition)
 
     def add(self, transition: Transition) -> None:
         """Put an intent behind the agent's others."""
         self._by_agent.setdefault(transition.agent.agent_id, deque()).append(transition)
-        self.decided += 1
 
     def first(self, limit: int) -> list[Transition]:
         """Return at most `limit` intents; never one without the agent's older ones before it."""

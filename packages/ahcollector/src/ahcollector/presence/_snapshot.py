@@ -28,23 +28,15 @@ import attrs
 
 from ahcollector._sealed import read_sealed, replace_file, seal, set_aside
 from ahcollector.errors import SnapshotError
+from ahcollector.presence._gone import GoneAgent
 from ahcollector.presence._state import AgentState, GraceEpoch
 from ahcollector.presence.base import AgentRef, IngestSight, Transition, TransitionKind
 
-__all__ = ["GoneAgent", "PresenceImage", "Snapshot", "SnapshotFile", "decode", "encode"]
+__all__ = ["PresenceImage", "Snapshot", "SnapshotFile", "decode", "encode"]
 
 _FORMAT = "ah-presence"
 _VERSION = 1
 _log = logging.getLogger("ahcollector.presence")
-
-
-@attrs.frozen(kw_only=True)
-class GoneAgent:
-    """A removed agent whose seq is kept."""
-
-    agent_id: str
-    seq: int
-    removed_at: float
 
 
 @attrs.frozen(kw_only=True)

@@ -175,6 +175,10 @@ class Presence(Protocol):
         `now` + `deadline_threshold` + `waits_seconds`, not before the end of a running grace.
         `waits_seconds` is how long the agent may be silent because it was told to come later; the
         next contact sets the deadline anew. A time before the last one moves nothing back.
+
+        An agent that is not known becomes known. Only for the first seconds after its removal it
+        does not, and then nothing is noted: a process that had not yet heard of the revocation let
+        the contact in. `ensure` ends this quiet.
         """
         ...
 
@@ -183,7 +187,8 @@ class Presence(Protocol):
 
         A new agent gets a grace of two intervals before its threshold counts, or what is left of a
         running grace when that is longer. Of a known one only the tenancy changes, and the interval
-        as long as the agent itself named none in a contact.
+        as long as the agent itself named none in a contact. This is the registry's word: it makes
+        an agent known that was removed a moment ago.
         This is no contact: it is not reported to the hub.
         """
         ...
@@ -192,6 +197,8 @@ class Presence(Protocol):
         """Forget an agent; one that is down gets an up transition with `reason` first.
 
         Its seq is kept for 30 days, so that an agent of that id which comes back goes on above it.
+        For a while (60 s, more than any process believes an old token) its contacts do not make it
+        known again; a removal of an id that is not known begins that time too.
         """
         ...
 

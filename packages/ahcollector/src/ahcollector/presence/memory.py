@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import heapq
-import logging
 import math
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
-import anyio
 import anyio.to_thread
 
-from ahcollector._trouble import Trouble
+from ahcollector import metrics as names
 from ahcollector.clock import AsyncClock
-from ahcollector.errors import PresenceError, SnapshotError
+from ahcollector.errors import SnapshotError
+from ahcollector.metrics import Metrics, NullMetrics
 from ahcollector.presence._beacons import after_beacon
 from ahcollector.presence._deadlines import DeadlineQueue
+from ahcollector.presence._gone import Gone
 from ahcollector.presence._intents import Intents
+from ahcollector.presence._saving import Saving
 from ahcollector.presence._seen import Contacts
-from ahcollector.presence._snapshot import (
-    GoneAgent,
-    PresenceImage,
-    Snapshot,
-    SnapshotFile,
-    encode,
-)
+from ahcollector.presence._snapshot import PresenceImage, Snapshot, SnapshotFile
 from ahcollector.presence._state import AgentState, GraceEpoch, to_ms
 from ahcollector.presence.base import (
     AgentPresence,
@@ -39,9 +33,6 @@ from ahcollector.presence.base import (
 )
 
 __all__ = ["MemoryPresence"]
-
-_SEQ_KEEP_SECONDS: Final = 30 * 86_400.0
-_log = logging.getLogger("ahcollector.presence")
 
 
 class MemoryPresence:
@@ -58,6 +49,8 @@ class MemoryPresence:
         down_min_seconds: No agent is down after less silence than this.
         default_interval_seconds: The interval of agents that name none.
         beacon_max_age_seconds: A longer pause between two beacons was darkness.
+        removed_quiet_seconds: For so long after its removal a contact does not make an agent known.
+        metrics: Where to count contacts of removed agents.
         snapshot: Where to save; None: a crash forgets everything.
         image: What an earlier process saved; see `open`.
     """
@@ -69,6 +62,8 @@ class MemoryPresence:
         down_min_seconds: float = 90.0,
         default_interval_seconds: float = 30.0,
         beacon_max_age_seconds: float = 15.0,
+        removed_quiet_seconds: float = 60.0,
+        metrics: Metrics | None = None,
         snapshot: Snapshot | None = None,
         image: PresenceImage | None = None,
     ) -> None:
@@ -77,13 +72,14 @@ class MemoryPresence:
         self._down_min_seconds = down_min_seconds
         self._default_interval_seconds = default_interval_seconds
         self._beacon_max_age_seconds = beacon_max_age_seconds
-        self._snapshot = snapshot
+        self._metrics = metrics if metrics is not None else NullMetrics()
+        self._saving = Saving(snapshot=snapshot, image=self._image)
         self._sight = image.sight
         # Whether this process wrote a beacon; the image tells of those before it.
         self._shone = False
         self._epoch = image.epoch
         self._agents = {state.agent.agent_id: state for state in image.agents}
-        self._gone = OrderedDict((gone.agent_id, gone) for gone in image.gone)
+        self._gone = Gone(image.gone, quiet_seconds=removed_quiet_seconds)
         self._intents = Intents(image.intents)
         self._deadlines = DeadlineQueue(self._agents)
         self._contacts = Contacts(
@@ -91,11 +87,6 @@ class MemoryPresence:
             for state in image.agents
             if state.last_seen is not None
         )
-        self._changes = 0
-        self._changes_saved = 0
-        self._decided_saved = self._intents.decided
-        self._saving = anyio.Lock()
-        self._save_failure: str | None = None
         self.damaged_lines = image.damaged
 
     @classmethod
@@ -107,6 +98,8 @@ class MemoryPresence:
         down_min_seconds: float = 90.0,
         default_interval_seconds: float = 30.0,
         beacon_max_age_seconds: float = 15.0,
+        removed_quiet_seconds: float = 60.0,
+        metrics: Metrics | None = None,
     ) -> MemoryPresence:
         """Return a presence that goes on where the process before saved to `path`.
 
@@ -129,6 +122,8 @@ class MemoryPresence:
             down_min_seconds=down_min_seconds,
             default_interval_seconds=default_interval_seconds,
             beacon_max_age_seconds=beacon_max_age_seconds,
+            removed_quiet_seconds=removed_quiet_seconds,
+            metrics=metrics,
             snapshot=snapshot,
             image=image,
         )
@@ -138,50 +133,15 @@ class MemoryPresence:
 
         A save that fails is logged and tried again at the next turn.
         """
-        trouble = Trouble(_log, "presence snapshot not saved", "presence snapshot saved again")
-        try:
-            while True:
-                await clock.sleep(snapshot_interval_seconds)
-                await self._try_to_save(trouble, clock.monotonic())
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._try_to_save(trouble, clock.monotonic())
-
-    async def _try_to_save(self, trouble: Trouble, steady: float) -> None:
-        try:
-            await self.save()
-        except PresenceError as error:
-            trouble.goes_on(steady, {"error": str(error)})
-        else:
-            trouble.is_over()
+        await self._saving.run(clock=clock, interval_seconds=snapshot_interval_seconds)
 
     async def save(self) -> None:
         """Save now if anything changed since the last save. Raises PresenceError."""
-        if self._snapshot is None:
-            return
-        async with self._saving:
-            if self._changes == self._changes_saved:
-                return
-            changes, decided = self._changes, self._intents.decided
-            try:
-                await anyio.to_thread.run_sync(self._save_blocking, self._snapshot, self._image())
-            except OSError as error:
-                self._save_failure = (
-                    f"the presence snapshot cannot be written ({error}): make room or repair its "
-                    "directory; transitions wait until it can"
-                )
-                raise PresenceError(self._save_failure) from error
-            self._save_failure = None
-            self._changes_saved, self._decided_saved = changes, decided
+        await self._saving.save()
 
     async def ping(self) -> None:
         """Raise PresenceError when the last save failed."""
-        if self._save_failure is not None:
-            raise PresenceError(self._save_failure)
-
-    @staticmethod
-    def _save_blocking(snapshot: Snapshot, image: PresenceImage) -> None:
-        snapshot.save(encode(image))
+        self._saving.check()
 
     def _image(self) -> PresenceImage:
         # The states are copied, because the thread that writes them must not see them change.
@@ -189,7 +149,7 @@ class MemoryPresence:
             sight=self._sight,
             epoch=self._epoch,
             agents=tuple(state.copy() for state in self._agents.values()),
-            gone=tuple(self._gone.values()),
+            gone=self._gone.all(),
             intents=self._intents.all(),
         )
 
@@ -204,6 +164,9 @@ class MemoryPresence:
         waits_seconds: float = 0.0,
     ) -> None:
         """Note a contact."""
+        if agent.agent_id not in self._agents and self._gone.is_quiet(agent.agent_id, now):
+            self._metrics.inc(names.PRESENCE_LATE_CONTACTS)
+            return
         state = self._get_or_add(agent, interval_seconds, told=True)
         before = state.last_seen
         state.heard(now, self._down_min_seconds, waits_seconds)
@@ -212,7 +175,7 @@ class MemoryPresence:
         if state.down_since is not None:
             self._decide(state, TransitionKind.UP, now, last_seen=before, reason=None)
         self._deadlines.put(state)
-        self._changes += 1
+        self._saving.changed()
 
     async def ensure(self, agent: AgentRef, now: float, interval_seconds: float | None) -> None:
         """Make an agent known."""
@@ -221,31 +184,31 @@ class MemoryPresence:
         if not known:
             state.wait_for(now, self._down_min_seconds, self._epoch)
             self._deadlines.put(state)
-        self._changes += 1
+        self._saving.changed()
 
     async def remove(self, agent_id: str, now: float, reason: str) -> None:
         """Forget an agent, after its up transition when it was down."""
         state = self._agents.get(agent_id)
         if state is None:
+            self._gone.add_again(agent_id, now)
+            self._saving.changed()
             return
         if state.down_since is not None:
             self._decide(state, TransitionKind.UP, now, last_seen=state.last_seen, reason=reason)
         del self._agents[agent_id]
         self._contacts.forget(agent_id)
-        self._gone[agent_id] = GoneAgent(agent_id=agent_id, seq=state.seq, removed_at=now)
-        self._gone.move_to_end(agent_id)
-        self._changes += 1
+        self._gone.add(agent_id, seq=state.seq, now=now)
+        self._saving.changed()
 
     def _get_or_add(
         self, agent: AgentRef, interval_seconds: float | None, *, told: bool
     ) -> AgentState:
         state = self._agents.get(agent.agent_id)
         if state is None:
-            gone = self._gone.pop(agent.agent_id, None)
             state = AgentState(
                 agent=agent,
                 interval_seconds=self._default_interval_seconds,
-                seq=gone.seq if gone is not None else 0,
+                seq=self._gone.take(agent.agent_id),
             )
             self._agents[agent.agent_id] = state
         state.agent = agent
@@ -271,14 +234,15 @@ class MemoryPresence:
                     state, TransitionKind.DOWN, now, last_seen=state.last_seen, reason=reason
                 )
             )
-        self._sweep_gone(now)
-        await self._save_intents()
+        if self._gone.sweep(now, self._intents.has):
+            self._saving.changed()
+        await self._saving.save_decided()
         return result
 
     async def pending(self, limit: int) -> list[Transition]:
         """Hand out intents."""
         result = self._intents.first(limit)
-        await self._save_intents()
+        await self._saving.save_decided()
         return result
 
     async def pending_count(self) -> int:
@@ -288,7 +252,7 @@ class MemoryPresence:
     async def confirm(self, transition: Transition) -> None:
         """Drop an intent."""
         if self._intents.confirm(transition):
-            self._changes += 1
+            self._saving.changed()
 
     def _decide(
         self,
@@ -312,20 +276,8 @@ class MemoryPresence:
         )
         state.down_since = now if kind is TransitionKind.DOWN else None
         self._intents.add(transition)
-        self._changes += 1
+        self._saving.decided()
         return transition
-
-    async def _save_intents(self) -> None:
-        if self._intents.decided != self._decided_saved:
-            await self.save()
-
-    def _sweep_gone(self, now: float) -> None:
-        while self._gone:
-            gone = next(iter(self._gone.values()))
-            if gone.removed_at > now - _SEQ_KEEP_SECONDS or self._intents.has(gone.agent_id):
-                return
-            del self._gone[gone.agent_id]
-            self._changes += 1
 
     # --- deadlines
 
@@ -341,7 +293,7 @@ class MemoryPresence:
             if state.down_since is None:
                 state.pardon(now, epoch, blind_max_seconds, self._down_min_seconds)
         self._deadlines.rebuild(self._agents.values())
-        self._changes += 1
+        self._saving.changed()
 
     async def beacon(self, now: float) -> None:
         """Note that agents could be heard."""
@@ -349,7 +301,7 @@ class MemoryPresence:
             self._sight, now, self._beacon_max_age_seconds, first=not self._shone
         )
         self._shone = True
-        self._changes += 1
+        self._saving.changed()
 
     async def ingest_sight(self) -> IngestSight | None:
         """Return what the beacons tell."""

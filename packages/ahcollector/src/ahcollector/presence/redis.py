@@ -5,7 +5,7 @@ Keys, all behind the client's prefix and ``pres:``:
 =================== ====== =================================================================
 ``a:{agent}``       hash   ``co``, ``srv``, ``interval``, ``told``, ``seen``, ``due`` and ``grace``
                            (ms), ``down``, ``seq``, ``n`` (the last grace applied); of a removed
-                           agent only ``seq``, for 30 days
+                           agent only ``seq``, for 30 days, and ``removed``, when that was
 ``ids``             zset   known agents, all with score 0, so that they are paged by id
 ``ids:{co}``        zset   the same of one company
 ``companies``       set    companies that have agents
@@ -21,6 +21,7 @@ Keys, all behind the client's prefix and ``pres:``:
 ``grace``           hash   the newest grace, and how far it has walked over the agents
 ``ingest``          string the beacons, as JSON (see `_witnesses`)
 ``n``               hash   counters
+``epoch``           string a random id, by which processes notice that all of this was lost
 =================== ====== =================================================================
 
 **One step.** Whatever changes several keys is one script. The script that moves an agent writes
@@ -43,20 +44,24 @@ were these an hour apart, intents would be handed out twice, which the outbox ma
 
 from __future__ import annotations
 
-import json
+import math
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from ahcollector.clock import SystemClock
-from ahcollector.errors import PresenceError, RedisError
+from ahcollector.errors import PresenceError
+from ahcollector.metrics import Metrics, NullMetrics
 from ahcollector.presence._arguments import Contact, check, check_now, interval_text
-from ahcollector.presence._gather import Gather
+from ahcollector.presence._company_counts import company_counts
+from ahcollector.presence._gone import SEQ_KEEP_SECONDS, check_quiet
+from ahcollector.presence._redis_link import RedisLink
 from ahcollector.presence._replies import seen_agents, shown, transitions
 from ahcollector.presence._scripts import load_scripts
 from ahcollector.presence._shared_beacons import RedisBeacons
 from ahcollector.presence._state import to_ms
+from ahcollector.presence._store_epoch import StoreEpoch
+from ahcollector.presence._touches import RedisTouches
 from ahcollector.presence.base import (
     AgentPresence,
     AgentRef,
@@ -65,16 +70,12 @@ from ahcollector.presence.base import (
     SeenLease,
     Transition,
 )
-from ahcollector.redis import RedisClient, Script
+from ahcollector.redis import RedisClient
 from ahwire import Clock
 
 __all__ = ["RedisPresence"]
 
-_SEQ_KEEP_SECONDS: Final = 30 * 86_400
-_COMPANY_PAGE: Final = 500
 _PROBE_SECONDS: Final = 60
-# Lua passes all of them to one command, and has room for some thousands.
-_TOUCH_ITEMS_MAX: Final = 1_000
 
 
 class RedisPresence:
@@ -97,8 +98,10 @@ class RedisPresence:
             process.
         seen_lease_seconds: For so long drained contacts are a process's, until it confirms or
             releases them.
+        removed_quiet_seconds: For so long after its removal a contact does not make an agent known.
         touch_items_max: Contacts in one script call at most; 1 to 1,000.
         walk_agents_max: Agents that get a grace in one script call at most.
+        metrics: Where to count contacts of removed agents, and losses of all that Redis had.
     """
 
     def __init__(
@@ -113,35 +116,44 @@ class RedisPresence:
         beacon_max_age_seconds: float = 15.0,
         intent_lease_seconds: float = 20.0,
         seen_lease_seconds: float = 60.0,
+        removed_quiet_seconds: float = 60.0,
         touch_items_max: int = 200,
         walk_agents_max: int = 200,
+        metrics: Metrics | None = None,
     ) -> None:
-        if not 1 <= touch_items_max <= _TOUCH_ITEMS_MAX:
-            raise ValueError(
-                f"touch_items_max is {touch_items_max}; it must be 1 to {_TOUCH_ITEMS_MAX}"
-            )
-        self._client = client
+        metrics = metrics if metrics is not None else NullMetrics()
         self._event_ids = event_ids
         self._life = uuid.uuid4().hex
         self._name = name if name is not None else self._life
         self._clock = clock if clock is not None else SystemClock()
         self._down_min_seconds = down_min_seconds
-        self._default_interval_seconds = default_interval_seconds
+        self._usual_interval = repr(float(default_interval_seconds))
+        self._removed_quiet_seconds = check_quiet(removed_quiet_seconds)
         self._intent_lease_ms = to_ms(intent_lease_seconds)
         self._seen_lease_ms = to_ms(seen_lease_seconds)
         self._walk_agents_max = walk_agents_max
         self._scripts = load_scripts()
-        self._prefix = client.key("pres", "")
+        self._link = RedisLink(client=client)
+        self._epoch = StoreEpoch(link=self._link, metrics=metrics)
         self._beacons = RedisBeacons(
             client=client,
-            key=self._key("ingest"),
+            key=self._link.key("ingest"),
             swap=self._scripts.swap,
             life=self._life,
             name=self._name,
             max_age_seconds=beacon_max_age_seconds,
         )
-        self._contacts: Gather[Contact] = Gather(
-            write=self._write_contacts, items_max=touch_items_max
+        self._touches = RedisTouches(
+            link=self._link,
+            script=self._scripts.touch,
+            event_ids=event_ids,
+            settings=(
+                down_min_seconds,
+                self._usual_interval,
+                repr(self._removed_quiet_seconds),
+            ),
+            items_max=touch_items_max,
+            metrics=metrics,
         )
 
     # --- who is there
@@ -162,32 +174,12 @@ class RedisPresence:
             interval=interval_text(interval_seconds),
             waits_seconds=waits_seconds,
         )
-        await self._contacts.put(contact)
-
-    async def _write_contacts(self, contacts: Sequence[Contact]) -> None:
-        event_ids = [""] * len(contacts)
-        # Ids are made only for agents that are down: hardly one contact in a thousand.
-        while down := await self._touch(contacts, event_ids):
-            for place in down:
-                event_ids[place] = self._event_ids()
-
-    async def _touch(self, contacts: Sequence[Contact], event_ids: list[str]) -> list[int]:
-        """Note all contacts, or none: then return the places that need an event id."""
-        fields = [
-            contact.fields(event_id) for contact, event_id in zip(contacts, event_ids, strict=True)
-        ]
-        places: list[int] = await self._run(
-            self._scripts.touch,
-            json.dumps(fields, separators=(",", ":")),
-            self._down_min_seconds,
-            repr(float(self._default_interval_seconds)),
-        )
-        return places
+        await self._touches.put(contact)
 
     async def ensure(self, agent: AgentRef, now: float, interval_seconds: float | None) -> None:
         """Make an agent known."""
         check(agent, now)
-        await self._run(
+        await self._link.run(
             self._scripts.ensure,
             agent.agent_id,
             agent.company_id,
@@ -195,15 +187,22 @@ class RedisPresence:
             repr(now),
             interval_text(interval_seconds),
             self._down_min_seconds,
-            repr(float(self._default_interval_seconds)),
+            self._usual_interval,
         )
 
     async def remove(self, agent_id: str, now: float, reason: str) -> None:
         """Forget an agent, after its up transition when it was down."""
         check_now(now)
         event_id = self._event_ids()
-        await self._run(
-            self._scripts.remove, agent_id, repr(now), reason, event_id, _SEQ_KEEP_SECONDS
+        await self._link.run(
+            self._scripts.remove,
+            agent_id,
+            repr(now),
+            reason,
+            event_id,
+            SEQ_KEEP_SECONDS,
+            # By Redis' clock, and longer than any clock of ours may ask for it.
+            math.ceil(2 * self._removed_quiet_seconds) + 1,
         )
 
     # --- transitions
@@ -231,7 +230,7 @@ class RedisPresence:
         self, limit: int, *, now: str, event_ids: list[str]
     ) -> tuple[bool, int, list[Transition]]:
         """Return whether a grace is walking, how many are due, and the intents."""
-        reply = await self._run(
+        reply = await self._link.run(
             self._scripts.scan,
             limit,
             self._name,
@@ -245,12 +244,14 @@ class RedisPresence:
 
     async def pending_count(self) -> int:
         """Count intents, whoever holds them."""
-        return int(await self._call("HGET", self._key("n"), "tx") or 0)
+        count = int(await self._link.call("HGET", self._link.key("n"), "tx") or 0)
+        self._epoch.counted(intents=count)
+        return count
 
     async def confirm(self, transition: Transition) -> None:
         """Drop an intent."""
         agent_id = transition.agent.agent_id
-        if await self._run(self._scripts.confirm, agent_id, transition.event_id) < 0:
+        if await self._link.run(self._scripts.confirm, agent_id, transition.event_id) < 0:
             raise PresenceError(
                 f"transition {transition.event_id} of agent {agent_id} is not its oldest: "
                 "confirm them in the order in which they were handed out"
@@ -270,30 +271,37 @@ class RedisPresence:
             repr(float(blind_max_seconds)),
             repr(float(self._down_min_seconds)),
         )
-        while not await self._run(self._scripts.grace, *arguments):
+        while not await self._link.run(self._scripts.grace, *arguments):
             await self._walk()
         await self._walk()
 
     async def _walk(self) -> None:
-        while not await self._run(self._scripts.walk, self._walk_agents_max):
+        while not await self._link.run(self._scripts.walk, self._walk_agents_max):
             pass
 
     async def beacon(self, now: float) -> None:
         """Note that this process could hear agents."""
         check_now(now)
-        with _translated():
+        await self._epoch.check()
+        with self._link.translated():
             await self._beacons.write(now)
 
     async def ingest_sight(self) -> IngestSight | None:
-        """Return what the beacons of all processes tell."""
-        with _translated():
+        """Return what the beacons of all processes tell.
+
+        Raises:
+            PresenceError: Also once after Redis lost everything that presence had there.
+        """
+        await self._epoch.check()
+        self._epoch.raise_once()
+        with self._link.translated():
             return await self._beacons.sight(self._clock.time())
 
     # --- what the hub and the console are told
 
     async def drain_seen(self, limit: int) -> SeenLease:
         """Lease contacts, for `seen_lease_seconds`."""
-        lease_id, *rows = await self._run(
+        lease_id, *rows = await self._link.run(
             self._scripts.drain,
             limit,
             self._name,
@@ -305,80 +313,32 @@ class RedisPresence:
 
     async def confirm_seen(self, lease: SeenLease) -> None:
         """Forget leased contacts; those of a lease that ended are told again."""
-        await self._call("HDEL", self._key("unrep:lease"), lease.lease_id)
+        await self._link.call("HDEL", self._link.key("unrep:lease"), lease.lease_id)
 
     async def release_seen(self, lease: SeenLease) -> None:
         """Take leased contacts back."""
-        await self._run(self._scripts.release, lease.lease_id)
+        await self._link.run(self._scripts.release, lease.lease_id)
 
     async def counts(self) -> PresenceCounts:
         """Count all agents; the two numbers may be a moment apart."""
-        agents, down = await self._pipeline(
-            [("ZCARD", self._key("ids")), ("SCARD", self._key("down"))]
+        agents, down = await self._link.pipeline(
+            [("ZCARD", self._link.key("ids")), ("SCARD", self._link.key("down"))]
         )
+        self._epoch.counted(down=down)
         return PresenceCounts(agents=agents, down=down)
 
     async def company_counts(self) -> dict[str, PresenceCounts]:
         """Count agents by company, in pages; they may be some moments apart."""
-        result: dict[str, PresenceCounts] = {}
-        cursor = 0
-        while True:
-            reply_cursor, page = await self._call(
-                "SSCAN", self._key("companies"), cursor, "COUNT", _COMPANY_PAGE
-            )
-            names = [name.decode() for name in page]
-            numbers = await self._pipeline(
-                [
-                    command
-                    for name in names
-                    for command in (
-                        ("ZCARD", self._key(f"ids:{name}")),
-                        ("SCARD", self._key(f"down:{name}")),
-                    )
-                ]
-            )
-            for name, agents, down in zip(names, numbers[::2], numbers[1::2], strict=True):
-                if agents:
-                    result[name] = PresenceCounts(agents=agents, down=down)
-            cursor = int(reply_cursor)
-            if cursor == 0:
-                return result
+        return await company_counts(self._link)
 
     async def agents(
         self, *, company_id: str | None = None, after: str = "", limit: int = 500
     ) -> list[AgentPresence]:
         """List agents by id."""
-        key = self._key("ids" if company_id is None else f"ids:{company_id}")
-        rows = await self._run(self._scripts.list, key, after, limit)
+        key = self._link.key("ids" if company_id is None else f"ids:{company_id}")
+        rows = await self._link.run(self._scripts.list, key, after, limit)
         return [shown(row) for row in rows]
 
     async def ping(self) -> None:
         """Return when Redis takes a write; one that is full, or a replica, only answers."""
-        await self._call("SET", self._key("probe"), "1", "EX", _PROBE_SECONDS)
-
-    # --- Redis
-
-    def _key(self, name: str) -> str:
-        return self._prefix + name
-
-    async def _run(self, script: Script, *args: str | float) -> Any:
-        with _translated():
-            return await self._client.run(script, keys=[self._prefix], args=args)
-
-    async def _call(self, *command: str | bytes | float) -> Any:
-        with _translated():
-            return await self._client.call(*command)
-
-    async def _pipeline(self, commands: Sequence[Sequence[str | bytes | float]]) -> list[Any]:
-        if not commands:
-            return []
-        with _translated():
-            return await self._client.pipeline(commands)
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except RedisError as error:
-        raise PresenceError(f"presence cannot be asked or told ({error})") from error
+        await self._link.call("SET", self._link.key("probe"), "1", "EX", _PROBE_SECONDS)

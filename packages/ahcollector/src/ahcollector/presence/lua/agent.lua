@@ -4,6 +4,16 @@
 
 local P = KEYS[1]
 
+-- Redis does not say which key a command of a script failed at, and whoever is to repair it must
+-- know.
+local function call(command, key, ...)
+  local reply = redis.pcall(command, key, ...)
+  if type(reply) == 'table' and reply.err then
+    error({err = reply.err .. ' (' .. command .. ' ' .. key .. ')'})
+  end
+  return reply
+end
+
 -- Whole milliseconds: nearest, and to the even one in the middle, as Python rounds.
 local function ms(seconds)
   local value = seconds * 1000
@@ -20,7 +30,7 @@ local function int(number)
 end
 
 local function count(what)
-  return redis.call('HINCRBY', P .. 'n', what, 1)
+  return call('HINCRBY', P .. 'n', what, 1)
 end
 
 local epoch
@@ -29,7 +39,7 @@ local epoch
 -- was applied to it.
 local function grace()
   if not epoch then
-    local f = redis.call('HMGET', P .. 'grace', 'n', 'now', 'ended', 'blind', 'max', 'down_min')
+    local f = call('HMGET', P .. 'grace', 'n', 'now', 'ended', 'blind', 'max', 'down_min')
     epoch = {
       n = f[1] or '0', now = tonumber(f[2] or 0), ended = tonumber(f[3] or 0),
       blind = tonumber(f[4] or 0), max = tonumber(f[5] or 0), down_min = tonumber(f[6] or 0),
@@ -64,12 +74,13 @@ local function pardon(s)
 end
 
 local function read(id)
-  local f = redis.call('HMGET', P .. 'a:' .. id,
-    'co', 'srv', 'interval', 'told', 'seen', 'due', 'grace', 'down', 'seq', 'n')
+  local f = call('HMGET', P .. 'a:' .. id,
+    'co', 'srv', 'interval', 'told', 'seen', 'due', 'grace', 'down', 'seq', 'n', 'removed')
   local s = {
     id = id, known = f[1] and true or false, co = f[1], srv = f[2],
     interval = tonumber(f[3] or 0), told = f[4], seen = f[5], due = tonumber(f[6] or 0),
     grace = tonumber(f[7] or 0), down = f[8], seq = tonumber(f[9] or 0), n = f[10],
+    removed = f[11],
   }
   if s.known and not s.down and s.n ~= grace().n then
     pardon(s)
@@ -77,24 +88,30 @@ local function read(id)
   return s
 end
 
--- A record for an agent that is not known; the seq of one that was removed is still there.
+-- A record for an agent that is not known; of one that was removed the seq is still there, and its
+-- quiet ends.
 local function create(s, co, srv, interval)
+  local n = grace().n
+  -- The record comes last: when one of these keys is damaged, the agent is as unknown as before.
+  call('ZADD', P .. 'ids:' .. co, 0, s.id)
+  call('SADD', P .. 'companies', co)
+  call('ZADD', P .. 'ids', 0, s.id)
+  call('HSET', P .. 'a:' .. s.id, 'co', co, 'srv', srv, 'interval', interval, 'told', '0',
+    'due', '0', 'grace', '0', 'seq', int(s.seq), 'n', n)
+  if s.removed then
+    call('HDEL', P .. 'a:' .. s.id, 'removed')
+  end
+  call('PERSIST', P .. 'a:' .. s.id)
   s.known, s.co, s.srv, s.interval, s.told = true, co, srv, tonumber(interval), '0'
-  s.n = grace().n
-  redis.call('HSET', P .. 'a:' .. s.id, 'co', co, 'srv', srv, 'interval', interval, 'told', '0',
-    'due', '0', 'grace', '0', 'seq', int(s.seq), 'n', s.n)
-  redis.call('PERSIST', P .. 'a:' .. s.id)
-  redis.call('ZADD', P .. 'ids', 0, s.id)
-  redis.call('ZADD', P .. 'ids:' .. co, 0, s.id)
-  redis.call('SADD', P .. 'companies', co)
+  s.n, s.removed = n, false
 end
 
 local function leave(id, co)
-  redis.call('ZREM', P .. 'ids:' .. co, id)
-  redis.call('ZREM', P .. 'up:' .. co, id)
-  redis.call('SREM', P .. 'down:' .. co, id)
-  if redis.call('EXISTS', P .. 'ids:' .. co) == 0 then
-    redis.call('SREM', P .. 'companies', co)
+  call('ZREM', P .. 'ids:' .. co, id)
+  call('ZREM', P .. 'up:' .. co, id)
+  call('SREM', P .. 'down:' .. co, id)
+  if call('EXISTS', P .. 'ids:' .. co) == 0 then
+    call('SREM', P .. 'companies', co)
   end
 end
 
@@ -109,16 +126,16 @@ local function settle(s, co, srv)
   end
   if s.co ~= co then
     leave(s.id, s.co)
-    redis.call('ZADD', P .. 'ids:' .. co, 0, s.id)
-    redis.call('SADD', P .. 'companies', co)
+    call('ZADD', P .. 'ids:' .. co, 0, s.id)
+    call('SADD', P .. 'companies', co)
     if s.down then
-      redis.call('SADD', P .. 'down:' .. co, s.id)
+      call('SADD', P .. 'down:' .. co, s.id)
     else
-      redis.call('ZADD', P .. 'up:' .. co, seen_ms(s), s.id)
+      call('ZADD', P .. 'up:' .. co, seen_ms(s), s.id)
     end
   end
   s.co, s.srv = co, srv
-  redis.call('HSET', P .. 'a:' .. s.id, 'co', co, 'srv', srv)
+  call('HSET', P .. 'a:' .. s.id, 'co', co, 'srv', srv)
   return true
 end
 
@@ -132,14 +149,14 @@ local function pace(s, interval, told)
     return false
   end
   s.interval, s.told = number, told
-  redis.call('HSET', P .. 'a:' .. s.id, 'interval', interval, 'told', told)
+  call('HSET', P .. 'a:' .. s.id, 'interval', interval, 'told', told)
   return true
 end
 
 local function keep_pardon(s)
   if s.pardoned then
-    redis.call('HSET', P .. 'a:' .. s.id, 'due', int(s.due), 'grace', int(s.grace), 'n', s.n)
-    redis.call('ZADD', P .. 'due', int(s.due), s.id)
+    call('HSET', P .. 'a:' .. s.id, 'due', int(s.due), 'grace', int(s.grace), 'n', s.n)
+    call('ZADD', P .. 'due', int(s.due), s.id)
     s.pardoned = false
   end
 end
@@ -150,31 +167,31 @@ local function decide(s, kind, now, event_id, seen, reason)
   local intent = cjson.encode({
     event_id, int(s.seq), kind, now, seen or '', s.down or '', reason, s.co, s.srv,
   })
-  local held = redis.call('HGET', P .. 'tx', s.id)
+  local held = call('HGET', P .. 'tx', s.id)
   if held then
     held = string.sub(held, 1, -2) .. ',' .. intent .. ']'
   else
     held = '[' .. intent .. ']'
-    redis.call('ZADD', P .. 'tx:order', count('order'), s.id)
+    call('ZADD', P .. 'tx:order', count('order'), s.id)
   end
-  redis.call('HSET', P .. 'tx', s.id, held)
+  call('HSET', P .. 'tx', s.id, held)
   count('tx')
   local key = P .. 'a:' .. s.id
   if kind == 'down' then
     s.down = now
-    redis.call('HSET', key, 'down', now, 'seq', int(s.seq))
-    redis.call('ZREM', P .. 'due', s.id)
-    redis.call('ZREM', P .. 'up', s.id)
-    redis.call('ZREM', P .. 'up:' .. s.co, s.id)
-    redis.call('SADD', P .. 'down', s.id)
-    redis.call('SADD', P .. 'down:' .. s.co, s.id)
+    call('HSET', key, 'down', now, 'seq', int(s.seq))
+    call('ZREM', P .. 'due', s.id)
+    call('ZREM', P .. 'up', s.id)
+    call('ZREM', P .. 'up:' .. s.co, s.id)
+    call('SADD', P .. 'down', s.id)
+    call('SADD', P .. 'down:' .. s.co, s.id)
   else
     s.down = false
     s.n = grace().n
-    redis.call('HDEL', key, 'down')
-    redis.call('HSET', key, 'seq', int(s.seq), 'n', s.n)
-    redis.call('SREM', P .. 'down', s.id)
-    redis.call('SREM', P .. 'down:' .. s.co, s.id)
+    call('HDEL', key, 'down')
+    call('HSET', key, 'seq', int(s.seq), 'n', s.n)
+    call('SREM', P .. 'down', s.id)
+    call('SREM', P .. 'down:' .. s.co, s.id)
   end
   return intent
 end

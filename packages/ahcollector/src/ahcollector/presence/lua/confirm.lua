@@ -2,7 +2,7 @@
 -- the agent is.
 
 local id, event_id = ARGV[1], ARGV[2]
-local held = redis.call('HGET', P .. 'tx', id)
+local held = call('HGET', P .. 'tx', id)
 if not held then
   return 0
 end
@@ -17,12 +17,12 @@ if place ~= 1 then
   return place == 0 and 0 or -1
 end
 table.remove(intents, 1)
-redis.call('HINCRBY', P .. 'n', 'tx', -1)
+call('HINCRBY', P .. 'n', 'tx', -1)
 if #intents == 0 then
-  redis.call('HDEL', P .. 'tx', id)
-  redis.call('HDEL', P .. 'tx:lease', id)
-  redis.call('ZREM', P .. 'tx:order', id)
+  call('HDEL', P .. 'tx', id)
+  call('HDEL', P .. 'tx:lease', id)
+  call('ZREM', P .. 'tx:order', id)
 else
-  redis.call('HSET', P .. 'tx', id, cjson.encode(intents))
+  call('HSET', P .. 'tx', id, cjson.encode(intents))
 end
 return 1

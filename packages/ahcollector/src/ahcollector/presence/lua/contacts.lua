@@ -3,9 +3,9 @@
 
 local function give_back(agents)
   for _, id in ipairs(agents) do
-    local f = redis.call('HMGET', P .. 'a:' .. id, 'co', 'seen')
+    local f = call('HMGET', P .. 'a:' .. id, 'co', 'seen')
     if f[1] and f[2] then
-      redis.call('ZADD', P .. 'unrep', 'NX', count('unrep'), id)
+      call('ZADD', P .. 'unrep', 'NX', count('unrep'), id)
     end
   end
 end

@@ -4,7 +4,7 @@
 
 local limit, holder, life = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local now, lease = tonumber(ARGV[4]), tonumber(ARGV[5])
-local fields = redis.call('HGETALL', P .. 'unrep:lease')
+local fields = call('HGETALL', P .. 'unrep:lease')
 local ended = {}
 for i = 1, #fields, 2 do
   local held = cjson.decode(fields[i + 1])
@@ -15,21 +15,21 @@ for i = 1, #fields, 2 do
 end
 table.sort(ended, function(a, b) return a.number < b.number end)
 for _, one in ipairs(ended) do
-  redis.call('HDEL', P .. 'unrep:lease', int(one.number))
+  call('HDEL', P .. 'unrep:lease', int(one.number))
   give_back(one.agents)
 end
 
 local number = count('lease')
 local result = {number}
-local popped = redis.call('ZPOPMIN', P .. 'unrep', limit)
+local popped = call('ZPOPMIN', P .. 'unrep', limit)
 local agents = {}
 for i = 1, #popped, 2 do
   agents[#agents + 1] = popped[i]
   result[#result + 1] = popped[i]
-  result[#result + 1] = redis.call('HGET', P .. 'a:' .. popped[i], 'seen')
+  result[#result + 1] = call('HGET', P .. 'a:' .. popped[i], 'seen')
 end
 if #agents > 0 then
-  redis.call('HSET', P .. 'unrep:lease', int(number), cjson.encode({
+  call('HSET', P .. 'unrep:lease', int(number), cjson.encode({
     ends_ms = now + lease, holder = holder, life = life, agents = agents,
   }))
 end

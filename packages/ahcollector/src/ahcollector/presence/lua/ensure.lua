@@ -16,8 +16,8 @@ if e.n ~= '0' and e.ended <= now then
   until_ = math.max(until_, grace_until(e, s.interval))
 end
 s.due = ms(until_ + threshold(s.interval, tonumber(ARGV[6])))
-redis.call('HSET', P .. 'a:' .. id, 'due', int(s.due))
-redis.call('ZADD', P .. 'due', int(s.due), id)
-redis.call('ZADD', P .. 'up', 0, id)
-redis.call('ZADD', P .. 'up:' .. co, 0, id)
+call('HSET', P .. 'a:' .. id, 'due', int(s.due))
+call('ZADD', P .. 'due', int(s.due), id)
+call('ZADD', P .. 'up', 0, id)
+call('ZADD', P .. 'up:' .. co, 0, id)
 return 1

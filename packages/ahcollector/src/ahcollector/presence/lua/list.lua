@@ -2,8 +2,8 @@
 
 local from = ARGV[2] ~= '' and '(' .. ARGV[2] or '-'
 local result = {}
-for i, id in ipairs(redis.call('ZRANGEBYLEX', ARGV[1], from, '+', 'LIMIT', 0, ARGV[3])) do
-  local f = redis.call('HGET', P .. 'a:' .. id, 'interval')
+for i, id in ipairs(call('ZRANGEBYLEX', ARGV[1], from, '+', 'LIMIT', 0, ARGV[3])) do
+  local f = call('HGET', P .. 'a:' .. id, 'interval')
   local s = read(id)
   result[i] = {id, s.co, s.srv, f, s.seen or '', int(s.due), s.down or ''}
 end

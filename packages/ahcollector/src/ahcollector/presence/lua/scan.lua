@@ -14,7 +14,7 @@ local result = {0, 0}
 local taken = 0
 
 local function is_foreign(id)
-  local text = redis.call('HGET', P .. 'tx:lease', id)
+  local text = call('HGET', P .. 'tx:lease', id)
   if not text then
     return false
   end
@@ -24,17 +24,17 @@ local function is_foreign(id)
 end
 
 local function hand_out(id, intents)
-  redis.call('HSET', P .. 'tx:lease', id, lease_text)
+  call('HSET', P .. 'tx:lease', id, lease_text)
   result[#result + 1] = id
   result[#result + 1] = intents
 end
 
 local from = 0
 while taken < limit do
-  local ids = redis.call('ZRANGE', P .. 'tx:order', from, from + limit - 1)
+  local ids = call('ZRANGE', P .. 'tx:order', from, from + limit - 1)
   for _, id in ipairs(ids) do
     if taken < limit and not is_foreign(id) then
-      local intents = redis.call('HGET', P .. 'tx', id)
+      local intents = call('HGET', P .. 'tx', id)
       taken = taken + #cjson.decode(intents)
       hand_out(id, intents)
     end
@@ -48,19 +48,19 @@ end
 if now == '' then
   return result
 end
-if redis.call('HGET', P .. 'grace', 'walk') == '1' then
+if call('HGET', P .. 'grace', 'walk') == '1' then
   result[1] = 1
   return result
 end
 local late = '(' .. int(ms(tonumber(now)))
 local room = math.min(limit - taken, #ARGV - 5)
 if room > 0 then
-  local ids = redis.call('ZRANGEBYSCORE', P .. 'due', '-inf', late, 'LIMIT', 0, room)
+  local ids = call('ZRANGEBYSCORE', P .. 'due', '-inf', late, 'LIMIT', 0, room)
   for i, id in ipairs(ids) do
     local s = read(id)
     local intent = decide(s, 'down', now, ARGV[5 + i], s.seen, s.seen and '' or 'never_reported')
     hand_out(id, '[' .. intent .. ']')
   end
 end
-result[2] = redis.call('ZCOUNT', P .. 'due', '-inf', late)
+result[2] = call('ZCOUNT', P .. 'due', '-inf', late)
 return result

@@ -1,6 +1,12 @@
 -- Note contacts. ARGV: the contacts as JSON, each [agent, company, server, now, interval or "",
--- event id or "", seconds that it was told to wait or ""]; down_min; the usual interval. Returns the places (from 0) of contacts whose agent
--- is down and which brought no event id; if there are any, nothing at all was noted.
+-- event id or "", seconds that it was told to wait or ""]; down_min; the usual interval; for how many
+-- seconds a removed id is quiet. Returns how many contacts came too late, and then the places (from
+-- 0) of contacts whose agent is down and which brought no event id; if there are any, nothing at all
+-- was noted.
+--
+-- A contact that was let in before its agent was removed, and comes just after it, must not begin a
+-- watch that nobody ends. A removal further ahead than that was dated by a clock that stepped back,
+-- and binds nobody.
 --
 -- Few agents change more than when they were heard, so all sorted sets are written at the end, one
 -- command each: a contact costs one read and one write of its own.
@@ -8,29 +14,49 @@
 local contacts = cjson.decode(ARGV[1])
 local down_min = tonumber(ARGV[2])
 local usual = ARGV[3]
-local waiting = {}
+local quiet = tonumber(ARGV[4])
+local late = 0
+local waiting = {0}
 local due, up, fresh = {}, {}, {}
 local up_by_company = {}
+
+local failure
+
+-- What a damaged key refuses keeps nothing else from being written; it is told at the end.
+local function try(what, ...)
+  local done, why = pcall(what, ...)
+  if not done then
+    failure = failure or why
+  end
+end
 
 local function flush()
   if #due == 0 then
     return
   end
-  redis.call('ZADD', P .. 'due', unpack(due))
-  redis.call('ZADD', P .. 'up', unpack(up))
-  for co, members in pairs(up_by_company) do
-    redis.call('ZADD', P .. 'up:' .. co, unpack(members))
-  end
+  try(call, 'ZADD', P .. 'due', unpack(due))
+  try(call, 'ZADD', P .. 'up', unpack(up))
   if #fresh > 0 then
-    local last = redis.call('HINCRBY', P .. 'n', 'unrep', #fresh)
+    local last = call('HINCRBY', P .. 'n', 'unrep', #fresh)
     local members = {}
     for i = 1, #fresh do
       members[2 * i - 1] = last - #fresh + i
       members[2 * i] = fresh[i]
     end
-    redis.call('ZADD', P .. 'unrep', 'NX', unpack(members))
+    try(call, 'ZADD', P .. 'unrep', 'NX', unpack(members))
+  end
+  for co, members in pairs(up_by_company) do
+    try(call, 'ZADD', P .. 'up:' .. co, unpack(members))
   end
   due, up, fresh, up_by_company = {}, {}, {}, {}
+end
+
+local function is_late(s, now)
+  if s.known or not s.removed then
+    return false
+  end
+  local age = tonumber(now) - tonumber(s.removed)
+  return -quiet < age and age < quiet
 end
 
 local function note(s, now, waits)
@@ -44,12 +70,12 @@ local function note(s, now, waits)
   if newer then
     s.seen = now
     fresh[#fresh + 1] = s.id
-    redis.call('HSET', key, 'due', due_text, 'seen', now)
+    call('HSET', key, 'due', due_text, 'seen', now)
   else
-    redis.call('HSET', key, 'due', due_text)
+    call('HSET', key, 'due', due_text)
   end
   if s.pardoned then
-    redis.call('HSET', key, 'grace', int(s.grace), 'n', s.n)
+    call('HSET', key, 'grace', int(s.grace), 'n', s.n)
     s.pardoned = false
   end
   local seen_text = seen_ms(s)
@@ -76,13 +102,16 @@ for i, contact in ipairs(contacts) do
     waiting[#waiting + 1] = i - 1
   end
 end
-if #waiting > 0 then
+if #waiting > 1 then
   return waiting
 end
 
-for _, contact in ipairs(contacts) do
-  local id, co, srv, now, interval, event_id, waits = unpack(contact)
+local function take(id, co, srv, now, interval, event_id, waits)
   local s = states[id]
+  if is_late(s, now) then
+    late = late + 1
+    return
+  end
   if not s.known then
     create(s, co, srv, usual)
   elseif s.co ~= co or s.srv ~= srv then
@@ -96,5 +125,12 @@ for _, contact in ipairs(contacts) do
     decide(s, 'up', now, event_id, before, '')
   end
 end
+
+for _, contact in ipairs(contacts) do
+  try(take, unpack(contact))
+end
 flush()
-return waiting
+if failure then
+  error(failure)
+end
+return {late}

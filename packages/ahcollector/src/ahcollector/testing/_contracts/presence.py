@@ -10,12 +10,13 @@ from ahcollector.presence.base import (
     TransitionKind,
 )
 from ahcollector.testing._contracts._expect import expect
-from ahcollector.testing._contracts.presence_reports import T0, A, B, C, PresenceReports
+from ahcollector.testing._contracts.presence_removals import PresenceRemovals
+from ahcollector.testing._contracts.presence_reports import T0, A, B, C
 
 __all__ = ["PresenceContract"]
 
 
-class PresenceContract(PresenceReports):
+class PresenceContract(PresenceRemovals):
     """The suite; derive from it and give `new` (and `reopen` where there is something durable)."""
 
     async def test_silence_beyond_the_threshold_is_one_down(self) -> None:

@@ -20,7 +20,7 @@ C = AgentRef(agent_id="agent-c", company_id="acme", server_id="web-2")
 
 
 class PresenceReports:
-    """One half of the suite; `PresenceContract` is the whole."""
+    """A part of the suite; `PresenceContract` is the whole."""
 
     durable = False
 

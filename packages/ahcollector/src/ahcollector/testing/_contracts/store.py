@@ -180,7 +180,7 @@ class StoreContract:
         assert len(await store.series("bolt")) == 1
 
     async def test_a_batch_without_its_tenant_is_refused_before_anything_is_stored(self) -> None:
-        """Empty tenants, and series of another tenant than the batch's."""
+        """Empty tenants, series of another tenant than the batch's, and labels named twice."""
         store, t = await self.new(), self.base()
         good = samples([(t, 1.0)])
         for bad in (
@@ -195,6 +195,7 @@ class StoreContract:
                 series=samples([(t, 1.0)], company_id="bolt").series,
             ),
             samples([(t, 1.0)], labels=(("company_id", "bolt"),)),
+            samples([(t, 1.0)], labels=(("zone", "a"), ("zone", "b"))),
         ):
             with expect(PermanentStoreError):
                 await store.write([good, bad])

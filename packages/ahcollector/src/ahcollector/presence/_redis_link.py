@@ -1,0 +1,62 @@
+"""What the parts of the Redis presence share: its keys, and errors that say what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from ahcollector.errors import PresenceDamagedError, PresenceError, RedisError
+from ahcollector.redis import RedisClient, Script
+
+__all__ = ["RedisLink"]
+
+# What a command says of a key of another type, and a script of a value that makes no sense.
+_DAMAGED: Final = re.compile(r"WRONGTYPE|ERR user_script|ERR Error running script")
+
+
+class RedisLink:
+    """Commands and scripts behind the prefix of presence.
+
+    Every method raises `PresenceError`; `PresenceDamagedError` when Redis answers, and a key holds
+    what presence never wrote.
+    """
+
+    def __init__(self, *, client: RedisClient) -> None:
+        self.client = client
+        self._prefix = client.key("pres", "")
+
+    def key(self, name: str) -> str:
+        """Return the whole name of a key."""
+        return self._prefix + name
+
+    async def run(self, script: Script, *args: str | float) -> Any:
+        """Run a script of presence."""
+        with self.translated():
+            return await self.client.run(script, keys=[self._prefix], args=args)
+
+    async def call(self, *command: str | bytes | float) -> Any:
+        """Run one command on a key."""
+        with self.translated(f" ({command[0]!s} {command[1]!s})"):
+            return await self.client.call(*command)
+
+    async def pipeline(self, commands: Sequence[Sequence[str | bytes | float]]) -> list[Any]:
+        """Run commands in one round trip."""
+        if not commands:
+            return []
+        with self.translated():
+            return await self.client.pipeline(commands)
+
+    @contextmanager
+    def translated(self, where: str = "") -> Iterator[None]:
+        """Turn the client's error into one of presence."""
+        try:
+            yield
+        except RedisError as error:
+            if _DAMAGED.search(str(error)):
+                raise PresenceDamagedError(
+                    f"a key of presence in Redis holds what presence never wrote ({error}{where}): "
+                    f"move it away with RENAME, and let nothing else write to {self._prefix}*"
+                ) from error
+            raise PresenceError(f"presence cannot be asked or told ({error})") from error
