@@ -4,7 +4,7 @@ import anyio
 import attrs
 import pytest
 
-from ahcollector.errors import TemporaryHubError
+from ahcollector.errors import PermanentHubError, TemporaryHubError
 from ahcollector.registry import Verdict
 from ahwire import AgentRecord
 from ahwire.hub import AgentPage, AgentState
@@ -57,6 +57,35 @@ async def test_a_failure_deletes_nothing_and_the_next_round_goes_on(known):
     result = await known.syncer.sync_once()
     assert result.records == 200
     assert (await known.registry.count()).active == 700
+
+
+async def test_a_cursor_that_the_hub_refuses_stops_nobody_for_ever(known, caplog):
+    for number in range(700):
+        known.hub.change(record(number))
+    original = known.hub.agents_since
+
+    async def picky(cursor, limit):
+        if cursor and not cursor.isdigit():
+            raise PermanentHubError("since is not a cursor of this hub", status=400)
+        return await original(cursor, limit)
+
+    known.hub.agents_since = picky
+    await known.registry.set_cursor("of another hub")
+    assert (await known.syncer.sync_once()).applied == 700
+    assert await known.registry.cursor() == "700"
+    assert "hub refuses the stored cursor" in caplog.text
+
+
+async def test_a_hub_that_refuses_every_cursor_moves_none(known, caplog):
+    async def refuses(cursor, limit):
+        raise PermanentHubError("no", status=400)
+
+    known.hub.agents_since = refuses
+    await known.registry.set_cursor("7")
+    with pytest.raises(PermanentHubError):
+        await known.syncer.sync_once()
+    assert await known.registry.cursor() == "7"
+    assert "stored cursor" not in caplog.text
 
 
 async def test_a_hub_that_repeats_its_cursor_does_not_hold_us_for_ever(known):

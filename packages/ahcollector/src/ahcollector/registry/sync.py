@@ -7,11 +7,12 @@ import logging
 import attrs
 
 from ahcollector.clock import AsyncClock
-from ahcollector.errors import CollectorError
+from ahcollector.errors import CollectorError, PermanentHubError
 from ahcollector.hub.base import Hub
 from ahcollector.metrics import LAST_SYNC, REGISTRY_AGENTS, Metrics, NullMetrics
 from ahcollector.registry.base import Registry
 from ahcollector.registry.directory import Directory
+from ahwire.hub import AgentPage
 
 __all__ = ["SyncResult", "Syncer"]
 
@@ -37,7 +38,9 @@ class Syncer:
     """Reads pages of changes from the stored cursor to the end, at once and then each interval.
 
     A page's cursor is stored after all its records were taken, so a crash reads a page again, which
-    changes nothing. A failure deletes nothing; the next round goes on where this one stopped.
+    changes nothing. A failure deletes nothing; the next round goes on where this one stopped. A
+    stored cursor that the hub refuses (it is another hub, or began anew) is given up, and the hub
+    followed from the start: else no change would ever arrive again.
 
     Each of several processes may have one: they read the same changes, and by the law of versions
     it does not matter who puts them, or how often. The cursor they share may go back by the pages
@@ -102,7 +105,7 @@ class Syncer:
         cursor = await self._registry.cursor()
         more = True
         while more:
-            page = await self._hub.agents_since(cursor, self._page_size)
+            cursor, page = await self._page(cursor, first=not pages)
             for record in page.agents:
                 put = await self._directory.put(record)
                 applied += put.applied
@@ -123,3 +126,18 @@ class Syncer:
         if records:
             _log.info("followed the hub", extra={"records": records, "pages": pages})
         return SyncResult(pages=pages, records=records, applied=applied)
+
+    async def _page(self, cursor: str, *, first: bool) -> tuple[str, AgentPage]:
+        """Return a page and the cursor it was read from."""
+        try:
+            return cursor, await self._hub.agents_since(cursor, self._page_size)
+        except PermanentHubError as error:
+            if not first or not cursor:
+                raise
+            page = await self._hub.agents_since("", self._page_size)
+            # Only now it is known that it was the cursor.
+            _log.error(
+                "hub refuses the stored cursor and is followed from the start",
+                extra={"cursor": cursor[:40], "error": str(error)},
+            )
+            return "", page
