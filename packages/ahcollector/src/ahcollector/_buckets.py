@@ -46,6 +46,13 @@ class Buckets(Generic[K]):
         self._keep(key, level, max(now, since))
         return wait
 
+    def spend(self, key: K, *, now: float, per_second: float, burst: float, amount: float) -> None:
+        """Take tokens, or as many as there are: for what was done already. Arguments of `take`."""
+        wait = self.take(key, now=now, per_second=per_second, burst=burst, amount=amount)
+        if wait:
+            level, since = self._levels[key]
+            self._keep(key, min(level, 0.0), since)
+
     def give_back(self, key: K, amount: float) -> None:
         """Put tokens back that were taken for what then could not be done.
 

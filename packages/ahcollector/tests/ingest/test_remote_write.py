@@ -369,10 +369,10 @@ async def test_a_body_of_a_full_batch_is_taken_whatever_the_rate(make_world):
 
 
 @MESSAGES
-async def test_more_points_than_a_batch_may_have_are_413_and_not_counted_to_the_rate(
+async def test_more_points_than_a_batch_may_have_are_413_and_cost_less_than_points(
     make_world, content_type, message
 ):
-    world = make_world(limits=IngestLimits(points_per_minute=3, batch=Limits(points_per_batch=3)))
+    world = make_world(limits=IngestLimits(points_per_minute=6, batch=Limits(points_per_batch=3)))
     world.hub.active("agent-1", world.token)
     now = world.now_ms
     points = message(({"__name__": "m"}, [(now, 1.0)] * 4))

@@ -3,9 +3,9 @@
 A door of another protocol reads a body and says what it means as one of our batches. All else is
 here and the same for all: the token, the sign of life, the rate in points, the judgement, the bus
 and the counts. The order is that of the agents' own door but for the rate, since points can be
-counted only when the body was read:
+counted only when the body was understood, and what comes before that is paid for too (`Toll`):
 
-    token → sign of life → body, translation → size → rate → judgement → budget → bus
+    token → sign of life → toll → body → toll → translation → size → toll → judgement → budget → bus
 
 A sender of another protocol knows neither our codes nor what they mean, and many drop what they
 sent at any status under 500. So what can pass at a later try is answered 503 here, always with
@@ -24,6 +24,7 @@ from starlette.requests import Request
 from ahcollector.errors import RequestRefusedError
 from ahcollector.ingest._batches import BatchIntake
 from ahcollector.ingest._gate import Gate, Pass
+from ahcollector.ingest._toll import Toll
 from ahcollector.ingest.limits import IngestLimits
 from ahcollector.metrics import INGEST_DROPPED_POINTS, Metrics
 from ahwire.agent_pb2 import MetricsAck, MetricsBatch
@@ -33,6 +34,7 @@ from ahwire.status import HTTP_STATUS, Code
 
 __all__ = [
     "ForeignDoor",
+    "Read",
     "Refused",
     "Taken",
     "Translate",
@@ -121,7 +123,11 @@ class Taken:
         return sum(one.points for one in self.refused)
 
 
-Translate = Callable[[Request], Awaitable[Translated]]
+Read = Callable[[int], None]
+"""To be told how many plain bytes a body has, before it is understood; raises
+RequestRefusedError."""
+
+Translate = Callable[[Request, Read], Awaitable[Translated]]
 """Reads a body under its limits and says what it means; raises RequestRefusedError."""
 
 
@@ -157,24 +163,28 @@ class ForeignDoor:
         passed = await self._gate.foreign(request.headers)
         request.state.agent_id = passed.agent.agent_id
         async with self._gate.answered(passed.agent):
-            return await self._take(request, passed, translate)
+            toll = self._gate.toll(passed.agent)
+            toll.enter()
+            try:
+                return await self._take(request, passed, translate, toll)
+            except RequestRefusedError as refusal:
+                toll.refused(refusal.code)
+                raise
 
-    async def _take(self, request: Request, passed: Pass, translate: Translate) -> Taken:
-        translated = await translate(request)
+    async def _take(
+        self, request: Request, passed: Pass, translate: Translate, toll: Toll
+    ) -> Taken:
+        translated = await translate(request, toll.read)
         points = _points(translated)
         most = self._limits.batch.points_per_batch
         if points > most:
             raise RequestRefusedError(
                 Code.TOO_LARGE, f"the body has {points} points, over {most}: send less at once"
             )
-        self._gate.points(passed.agent, points)
-        try:
-            outcome = await self._intake.take(
-                passed, translated.batch, request_id=request.state.request_id, config_etag=""
-            )
-        except RequestRefusedError:
-            self._gate.give_points_back(passed.agent, points)
-            raise
+        toll.understood(points)
+        outcome = await self._intake.take(
+            passed, translated.batch, request_id=request.state.request_id, config_etag=""
+        )
         self._count((*translated.refused, *translated.passed_over))
         return Taken(
             accepted_points=outcome.ack.accepted_points,

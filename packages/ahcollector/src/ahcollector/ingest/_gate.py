@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,12 +16,13 @@ from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import HubUnavailableError, PresenceError, RequestRefusedError
 from ahcollector.ingest._headers import check_protocol, ip_key, token_hash
+from ahcollector.ingest._toll import Toll, refuse_over_rate
 from ahcollector.ingest.limits import IngestLimits
 from ahcollector.presence.base import AgentRef, Presence
 from ahcollector.registry.base import TokenEntry, Verdict
 from ahcollector.registry.resolver import Resolver
 from ahcollector.registry.settings import CompanySettingsCache
-from ahwire.limits import MAX_RETRY_AFTER_SENT_SECONDS, metrics_per_minute
+from ahwire.limits import metrics_per_minute
 from ahwire.status import Code
 
 __all__ = ["Gate", "Pass"]
@@ -130,7 +130,7 @@ class Gate:
                 / 60.0,
                 burst=self._limits.metrics_burst,
             )
-            _refuse_over_rate(wait, "batches")
+            refuse_over_rate(wait, "batches")
         return passed
 
     @asynccontextmanager
@@ -152,35 +152,21 @@ class Gate:
     async def foreign(self, headers: Headers) -> Pass:
         """Admit a request to a metrics door of another protocol, which knows none of our headers.
 
-        It is a sign of life too. Its rate is counted in points, which are known when its body is
-        read: see `points`.
+        It is a sign of life too. What it takes from the agent's rate is known when its body is
+        read: see `toll`.
         """
         passed = await self._authenticate(headers)
         await self.touch(passed.agent, self._intervals.get(passed.agent.agent_id))
         return passed
 
-    def points(self, agent: AgentRef, count: int) -> None:
-        """Take points from an agent's rate.
-
-        Args:
-            agent: Whose they are.
-            count: How many, at most what a batch may have.
-
-        Raises:
-            RequestRefusedError: rate_limited; nothing was taken.
-        """
-        wait = self._points_rate.take(
-            agent.agent_id,
-            now=self._clock.monotonic(),
-            per_second=self._limits.points_per_minute / 60.0,
-            burst=self._limits.points_burst,
-            amount=float(count),
+    def toll(self, agent: AgentRef) -> Toll:
+        """Return what takes from an agent's rate at the doors of other protocols."""
+        return Toll(
+            rate=self._points_rate,
+            agent_id=agent.agent_id,
+            clock=self._clock,
+            limits=self._limits,
         )
-        _refuse_over_rate(wait, f"points, over {self._limits.points_per_minute:g} a minute")
-
-    def give_points_back(self, agent: AgentRef, count: int) -> None:
-        """Undo `points` for a batch that there was no room for: the agent will send it again."""
-        self._points_rate.give_back(agent.agent_id, float(count))
 
     async def other(self, headers: Headers, door: str) -> Pass:
         """Admit a request to another door of agents, each with a slow rate of its own."""
@@ -193,7 +179,7 @@ class Gate:
             per_second=rate / 60.0,
             burst=max(1.0, rate),
         )
-        _refuse_over_rate(wait, f"requests to {door}")
+        refuse_over_rate(wait, f"requests to {door}")
         return passed
 
     def stranger(self, headers: Headers, address: str) -> None:
@@ -206,7 +192,7 @@ class Gate:
             per_second=rate / 60.0,
             burst=max(1.0, rate),
         )
-        _refuse_over_rate(wait, "enrolments from this address")
+        refuse_over_rate(wait, "enrolments from this address")
 
     async def heard_interval(self, agent: AgentRef, seconds: float | None) -> None:
         """Note the cycle that a batch names, when it is another than the one last known."""
@@ -255,12 +241,3 @@ class Gate:
             ) from error
         entry = judge(found, datetime.fromtimestamp(self._clock.time(), UTC))
         return Pass(agent=entry.agent, token=entry, token_hash=hashed)
-
-
-def _refuse_over_rate(wait_seconds: float, what: str) -> None:
-    if wait_seconds > 0:
-        raise RequestRefusedError(
-            Code.RATE_LIMITED,
-            f"too many {what}: wait",
-            retry_after_seconds=min(math.ceil(wait_seconds), MAX_RETRY_AFTER_SENT_SECONDS),
-        )

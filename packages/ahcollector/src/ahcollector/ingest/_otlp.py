@@ -52,6 +52,7 @@ from ahcollector.ingest._body import (
 )
 from ahcollector.ingest._foreign import (
     ForeignDoor,
+    Read,
     Taken,
     Translated,
     foreign_status,
@@ -168,7 +169,7 @@ class _Reading:
         self._clock = clock
         self.exported: Exported | None = None
 
-    async def translate(self, request: Request) -> Translated:
+    async def translate(self, request: Request, read: Read) -> Translated:
         form = body_format(request.headers.get("content-type"))
         declared = request.headers.get("content-length", "")
         body = await read_body(
@@ -179,6 +180,7 @@ class _Reading:
             plain_bytes_max=self._limits.plain_bytes_max,
             timeout_seconds=self._limits.body_timeout_seconds,
         )
+        read(len(body))
         at_once = JSON_BYTES_AT_ONCE if form is Format.JSON else _BYTES_AT_ONCE
         self.exported = await self._reader.aside(
             functools.partial(self._understood, body, form, now_ms(self._clock)),

@@ -38,6 +38,7 @@ from ahcollector.errors import RequestRefusedError
 from ahcollector.ingest._body import BodyReader, as_refusals, read_body
 from ahcollector.ingest._foreign import (
     ForeignDoor,
+    Read,
     Taken,
     Translated,
     foreign_status,
@@ -154,7 +155,7 @@ class RemoteWriteDoor:
             headers={**headers, **_written(request, 0)},
         )
 
-    async def _translate(self, request: HttpRequest) -> Translated:
+    async def _translate(self, request: HttpRequest, read: Read) -> Translated:
         version = version_named(request.headers.get("content-type"))
         if version is None:
             raise _not_read("content type", request.headers.get("content-type"), _MEDIA_TYPE)
@@ -162,6 +163,7 @@ class RemoteWriteDoor:
         if coding.strip().lower() != _CODING:
             raise _not_read("content coding", coding or None, _CODING)
         plain = await self._plain(request)
+        read(len(plain))
         return await self._reader.aside(
             functools.partial(self._understood, plain, version), slow=len(plain) > _BYTES_AT_ONCE
         )
