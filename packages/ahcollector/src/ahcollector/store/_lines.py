@@ -2,7 +2,8 @@
 
 A line is one JSON object and a newline::
 
-    {"metric":{"__name__":"ah_cpu","company_id":"c","server_id":"s",…},"values":[1.5],"timestamps":[1700000000000]}
+    {"metric":{"__name__":"ah_cpu","company_id":"c","server_id":"s",…},"values":[1.5],
+     "timestamps":[1700000000000]}
 
 The name and the tenant come first: versions that keep only the first labels of a row, and say
 nothing, then at least never mix tenants. Values are written with the fewest digits that read back
@@ -30,7 +31,6 @@ __all__ = [
     "LABELS_MAX",
     "LABEL_NAME_BYTES_MAX",
     "LABEL_VALUE_BYTES_MAX",
-    "KeptSeries",
     "Window",
     "check_labels",
     "import_lines",
@@ -45,6 +45,9 @@ LABEL_VALUE_BYTES_MAX: Final = 4_096
 """UTF-8 bytes: what every version keeps by default, longer ones are cut or dropped."""
 
 _NAME_CHARS_SHOWN: Final = 40
+# So many characters are never more bytes of UTF-8 than may be.
+_NAME_CHARS_PLAIN: Final = LABEL_NAME_BYTES_MAX // 4
+_VALUE_CHARS_PLAIN: Final = LABEL_VALUE_BYTES_MAX // 4
 
 
 @attrs.frozen(kw_only=True)
@@ -55,45 +58,43 @@ class Window:
     newest_ms: int
 
 
-@attrs.frozen(kw_only=True)
-class KeptSeries:
-    """What of a series is sent: at least one finite point within the window."""
-
-    labels: tuple[tuple[str, str], ...]
-    points: Sequence[tuple[int, float]]
-
-
 def check_labels(batch: SampleBatch) -> None:
     """Refuse a batch of which VictoriaMetrics would cut or drop a series in silence.
 
     Raises:
-        PermanentStoreError: A series has too many labels, one that is empty, named twice or too
-            long, or one that is no Unicode text.
+        PermanentStoreError: A series has too many labels, one that is empty or too long, or one
+            that is no Unicode text.
     """
     for series in batch.series:
         if len(series.labels) > LABELS_MAX:
             raise _refusal(batch, series, f"{len(series.labels)} labels, over {LABELS_MAX}")
-        if len(dict(series.labels)) < len(series.labels):
-            raise _refusal(batch, series, "two labels of one name")
         for name, value in series.labels:
-            try:
-                name_bytes, value_bytes = len(name.encode()), len(value.encode())
-            except UnicodeEncodeError as error:
-                raise _refusal(batch, series, "a label with a lone surrogate") from error
-            if not name_bytes or not value_bytes:
-                raise _refusal(batch, series, f"the empty label {name[:_NAME_CHARS_SHOWN]!r}")
-            if name_bytes > LABEL_NAME_BYTES_MAX:
-                raise _refusal(
-                    batch,
-                    series,
-                    f"a label name of {name_bytes} bytes, over {LABEL_NAME_BYTES_MAX}",
-                )
-            if value_bytes > LABEL_VALUE_BYTES_MAX:
-                raise _refusal(
-                    batch,
-                    series,
-                    f"{value_bytes} bytes in label {name!r}, over {LABEL_VALUE_BYTES_MAX}",
-                )
+            # Nearly all are short and plain, and nothing more is to be known of them.
+            if (
+                0 < len(name) <= _NAME_CHARS_PLAIN
+                and 0 < len(value) <= _VALUE_CHARS_PLAIN
+                and value.isascii()
+                and name.isascii()
+            ):
+                continue
+            fault = _fault(name, value)
+            if fault is not None:
+                raise _refusal(batch, series, fault)
+
+
+def _fault(name: str, value: str) -> str | None:
+    """Return why a label cannot be kept, or None."""
+    try:
+        name_bytes, value_bytes = len(name.encode()), len(value.encode())
+    except UnicodeEncodeError:
+        return "a label with a lone surrogate"
+    if not name_bytes or not value_bytes:
+        return f"the empty label {name[:_NAME_CHARS_SHOWN]!r}"
+    if name_bytes > LABEL_NAME_BYTES_MAX:
+        return f"a label name of {name_bytes} bytes, over {LABEL_NAME_BYTES_MAX}"
+    if value_bytes > LABEL_VALUE_BYTES_MAX:
+        return f"{value_bytes} bytes in label {name!r}, over {LABEL_VALUE_BYTES_MAX}"
+    return None
 
 
 def _refusal(batch: SampleBatch, series: StoredSeries, what: str) -> PermanentStoreError:
@@ -106,24 +107,26 @@ def _refusal(batch: SampleBatch, series: StoredSeries, what: str) -> PermanentSt
 
 def kept_series(
     batches: Sequence[SampleBatch], window: Window, dropped: Counter[str]
-) -> Iterator[KeptSeries]:
-    """Return what is sent, and add to `dropped` what is not, by reason."""
+) -> Iterator[StoredSeries]:
+    """Return what is sent of each series, if anything; add to `dropped` what is not, by reason."""
     oldest_ms, newest_ms = window.oldest_ms, window.newest_ms
     isfinite = math.isfinite
     for batch in batches:
         for series in batch.series:
-            points: Sequence[tuple[int, float]] = series.points
-            for timestamp_ms, value in points:
+            for timestamp_ms, value in series.points:
                 if not isfinite(value) or not oldest_ms <= timestamp_ms <= newest_ms:
-                    points = _sound(points, window, dropped)
+                    points = _sound(series.points, window, dropped)
+                    if points:
+                        yield StoredSeries(labels=series.labels, points=points)
                     break
-            if points:
-                yield KeptSeries(labels=series.labels, points=points)
+            else:
+                if series.points:
+                    yield series
 
 
 def _sound(
     points: Sequence[tuple[int, float]], window: Window, dropped: Counter[str]
-) -> list[tuple[int, float]]:
+) -> tuple[tuple[int, float], ...]:
     result: list[tuple[int, float]] = []
     for timestamp_ms, value in points:
         if not math.isfinite(value):
@@ -134,25 +137,38 @@ def _sound(
             dropped["in_future"] += 1
         else:
             result.append((timestamp_ms, value))
-    return result
+    return tuple(result)
 
 
-def import_lines(series: KeptSeries, line_bytes_max: int) -> Iterator[tuple[bytes, int]]:
+def import_lines(series: StoredSeries, line_bytes_max: int) -> Iterator[tuple[bytes, int]]:
     """Return the lines of a series, each with its number of points.
 
     Each is shorter than `line_bytes_max`, as long as one point and the labels are.
     """
-    quote = encode_basestring
-    labels = ",".join([f"{quote(name)}:{quote(value)}" for name, value in series.labels])
+    metric = _metric(series.labels)
+    if len(series.points) == 1:
+        [(timestamp_ms, value)] = series.points
+        yield f'{metric},"values":[{value!r}],"timestamps":[{timestamp_ms}]}}\n'.encode(), 1
+        return
     waiting = [series.points]
     while waiting:
         points = waiting.pop()
         values = ",".join([repr(value) for _, value in points])
         timestamps = ",".join([str(timestamp_ms) for timestamp_ms, _ in points])
-        line = f'{{"metric":{{{labels}}},"values":[{values}],"timestamps":[{timestamps}]}}\n'
-        data = line.encode()
-        if len(data) >= line_bytes_max and len(points) > 1:
+        line = f'{metric},"values":[{values}],"timestamps":[{timestamps}]}}\n'.encode()
+        if len(line) >= line_bytes_max and len(points) > 1:
             middle = len(points) // 2
             waiting += [points[middle:], points[:middle]]
         else:
-            yield data, len(points)
+            yield line, len(points)
+
+
+def _metric(labels: tuple[tuple[str, str], ...]) -> str:
+    """Return the beginning of a line."""
+    plain = '","'.join([f'{name}":"{value}' for name, value in labels])
+    # Where there are no quotes but those between the texts, nothing has to be escaped.
+    if plain.count('"') == 4 * len(labels) - 2 and "\\" not in plain and plain.isprintable():
+        return f'{{"metric":{{"{plain}"}}'
+    quote = encode_basestring
+    whole = ",".join([f"{quote(name)}:{quote(value)}" for name, value in labels])
+    return f'{{"metric":{{{whole}}}'

@@ -26,7 +26,14 @@ from typing import Final
 from ahcollector.store._selectors import ROLLUP_MARK, selector
 from ahcollector.store.base import Aggregate
 
-__all__ = ["ROLLUP_AGGREGATES", "Source", "range_expression", "range_sources", "rollup_name"]
+__all__ = [
+    "ROLLUP_AGGREGATES",
+    "WINDOW_MS",
+    "Source",
+    "range_expression",
+    "range_sources",
+    "rollup_name",
+]
 
 _DAY_MS: Final = 86_400_000
 _RAW_AGE_MS: Final = 7 * _DAY_MS
@@ -44,7 +51,8 @@ class Source(StrEnum):
     HOUR = "1h"
 
 
-_WINDOW_MS: Final = {Source.FIVE_MINUTES: 300_000, Source.HOUR: 3_600_000}
+WINDOW_MS: Final = {Source.FIVE_MINUTES: 300_000, Source.HOUR: 3_600_000}
+"""The width of a rollup's windows, whose ends are multiples of it."""
 
 _OVER_ROLLUPS: Final = {
     Aggregate.SUM: ("sum_over_time", Aggregate.SUM),
@@ -65,7 +73,7 @@ def range_sources(
     if age_ms > _FIVE_MINUTES_AGE_MS:
         allowed.insert(0, Source.HOUR)
     for source in allowed:
-        if step_ms >= _WINDOW_MS[source]:
+        if step_ms >= WINDOW_MS[source]:
             return source, Source.RAW
     return (Source.RAW,)
 

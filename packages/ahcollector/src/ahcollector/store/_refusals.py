@@ -27,9 +27,10 @@ def check_tenant(batch: SampleBatch) -> None:
                 f"batch {batch.request_id} of {batch.company_id}/{batch.server_id} has a series "
                 "whose labels do not begin with its name and this tenant: nothing of it is stored"
             )
-        if sum(name in {"company_id", "server_id", "__name__"} for name, _ in series.labels) != 3:
+        if len(dict(series.labels)) < len(series.labels):
             raise PermanentStoreError(
-                f"batch {batch.request_id} names a tenant twice in one series: nothing is stored"
+                f"batch {batch.request_id} names a label twice in one series, which could be its "
+                "tenant's: nothing of it is stored"
             )
 
 

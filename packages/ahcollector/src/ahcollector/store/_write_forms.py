@@ -12,7 +12,8 @@ from typing import Final, Protocol
 
 import attrs
 
-from ahcollector.store._lines import KeptSeries, import_lines
+from ahcollector.bus.base import StoredSeries
+from ahcollector.store._lines import import_lines
 from ahwire.remote_write_pb2 import WriteRequest
 
 __all__ = ["ImportForm", "RemoteWriteForm", "WriteBody", "WriteForm"]
@@ -39,7 +40,7 @@ class WriteForm(Protocol):
         """What is said of each body."""
         ...
 
-    def bodies(self, kept: Iterable[KeptSeries]) -> Iterator[WriteBody]:
+    def bodies(self, kept: Iterable[StoredSeries]) -> Iterator[WriteBody]:
         """Return bodies, each over its bound by at most one line or series."""
         ...
 
@@ -62,7 +63,7 @@ class ImportForm:
         self._line_bytes_max = line_bytes_max
         self._body_bytes_max = body_bytes_max
 
-    def bodies(self, kept: Iterable[KeptSeries]) -> Iterator[WriteBody]:
+    def bodies(self, kept: Iterable[StoredSeries]) -> Iterator[WriteBody]:
         """Return bodies of whole lines."""
         lines: list[bytes] = []
         size = samples = 0
@@ -107,7 +108,7 @@ class RemoteWriteForm:
         self._compress = cramjam.snappy.compress_raw
         self._body_bytes_max = body_bytes_max
 
-    def bodies(self, kept: Iterable[KeptSeries]) -> Iterator[WriteBody]:
+    def bodies(self, kept: Iterable[StoredSeries]) -> Iterator[WriteBody]:
         """Return bodies of whole series."""
         request = WriteRequest()
         size = samples = 0
