@@ -122,7 +122,7 @@ async def _open_state(
 ) -> tuple[CollectorSide, tuple[Part, ...]]:
     """Opens what outlives a restart, and makes what does not."""
     clock, metrics = seams.clock, PrometheusMetrics()
-    presence, loops = await _presence(settings, seams, redis)
+    presence, loops = await _presence(settings, seams, redis, metrics)
     outbox = await FileOutbox.open(
         settings.state_dir / "outbox",
         now=clock.time(),
@@ -152,7 +152,7 @@ async def _open_state(
 
 
 async def _presence(
-    settings: ServerSettings, seams: Seams, redis: RedisClient | None
+    settings: ServerSettings, seams: Seams, redis: RedisClient | None, metrics: PrometheusMetrics
 ) -> tuple[Presence, tuple[Part, ...]]:
     """Who was heard when: in Redis where one is set, else in this process and a file."""
     event_ids = UUID7Generator(seams.clock, seams.rng).next
@@ -164,6 +164,7 @@ async def _presence(
             clock=seams.clock,
             down_min_seconds=settings.alerting.down_min_seconds,
             default_interval_seconds=settings.alerting.agent_interval_seconds,
+            metrics=metrics,
         )
         return shared, ()
     embedded = await MemoryPresence.open(
@@ -171,6 +172,7 @@ async def _presence(
         event_ids=event_ids,
         down_min_seconds=settings.alerting.down_min_seconds,
         default_interval_seconds=settings.alerting.agent_interval_seconds,
+        metrics=metrics,
     )
     return embedded, (Loop(name="presence file", body=partial(embedded.run, clock=seams.clock)),)
 

@@ -283,7 +283,7 @@ class RedisPresence:
         """Note that this process could hear agents."""
         check_now(now)
         await self._epoch.check()
-        with self._link.translated():
+        with self._link.translated(f" ({self._link.key('ingest')})"):
             await self._beacons.write(now)
 
     async def ingest_sight(self) -> IngestSight | None:
@@ -294,7 +294,7 @@ class RedisPresence:
         """
         await self._epoch.check()
         self._epoch.raise_once()
-        with self._link.translated():
+        with self._link.translated(f" ({self._link.key('ingest')})"):
             return await self._beacons.sight(self._clock.time())
 
     # --- what the hub and the console are told

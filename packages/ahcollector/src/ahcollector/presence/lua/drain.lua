@@ -24,9 +24,13 @@ local result = {number}
 local popped = call('ZPOPMIN', P .. 'unrep', limit)
 local agents = {}
 for i = 1, #popped, 2 do
-  agents[#agents + 1] = popped[i]
-  result[#result + 1] = popped[i]
-  result[#result + 1] = call('HGET', P .. 'a:' .. popped[i], 'seen')
+  -- One whose record cannot be read must not keep the others from being told.
+  local done, seen = pcall(call, 'HGET', P .. 'a:' .. popped[i], 'seen')
+  if done and seen then
+    agents[#agents + 1] = popped[i]
+    result[#result + 1] = popped[i]
+    result[#result + 1] = seen
+  end
 end
 if #agents > 0 then
   call('HSET', P .. 'unrep:lease', int(number), cjson.encode({
