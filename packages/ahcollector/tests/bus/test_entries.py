@@ -90,7 +90,7 @@ def test_what_was_damaged_on_the_way_is_refused(batch, data):
         decode(encode(batch)[:place])
 
 
-@given(st.lists(st.integers(0, 2**32 - 1), min_size=4, max_size=4), st.binary(max_size=300))
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=5, max_size=5), st.binary(max_size=300))
 def test_numbers_that_lie_are_refused_and_those_that_do_not_are_a_batch(numbers, rest):
     plain = bytes(8) + b"".join(one.to_bytes(4, "little") for one in numbers) + rest
     try:

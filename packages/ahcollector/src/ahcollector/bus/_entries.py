@@ -4,19 +4,24 @@ An entry is one byte of version, the CRC-32 of what follows (4 bytes), and a zst
 
     received_at_ms  int64
     series          uint32, how many
-    texts           uint32, how many
+    pairs           uint32, how many different labels
+    labels          uint32, how many labels of all series
     points          uint32, how many
     separator       uint32, a code point that is in no text
-    labels          uint32 each series, how many it has
-    points          uint32 each series, how many it has
+    label counts    uint32 each series
+    point counts    uint32 each series
+    label places    uint32 each label: which pair it is
     stamps          int64 each point, Unix ms
     values          float64 each point
     texts           UTF-8, joined by the separator: company, server, agent, request id, and then
-                    name and value of each label
+                    name and value of each pair
 
 All numbers are little-endian. Columns let both ways be a few calls for a whole batch instead of
-some for each label, and what stands side by side is alike, which zstd likes. A program that meets a
-version it does not know refuses the entry, which is then a dead letter of its bus and not lost.
+some for each label, and what stands side by side is alike, which zstd likes. Most labels of a batch
+are those of its other series: each pair is there once, and is one object when it is read.
+
+A program that meets a version it does not know refuses the entry, which is then a dead letter of
+its bus and not lost.
 """
 
 from __future__ import annotations
@@ -42,7 +47,7 @@ PLAIN_BYTES_MAX: Final = 64 << 20
 
 _VERSION: Final = 1
 _ENVELOPE: Final = Struct("<BI")
-_HEAD: Final = Struct("<qIIII")
+_HEAD: Final = Struct("<qIIIII")
 _IDS: Final = 4
 # UTF-8 that also takes halves of characters: what a process can hold, its bus can carry.
 _CODEC: Final = ("utf-8", "surrogatepass")
@@ -54,18 +59,20 @@ def encode(batch: SampleBatch) -> bytes:
     Raises:
         BusError: It cannot be one: a stamp is no int64, a value no number, or it is too large.
     """
+    pairs = _Places()
+    places = [pairs[pair] for one in batch.series for pair in one.labels]
     texts = [batch.company_id, batch.server_id, batch.agent_id, batch.request_id]
-    texts += chain.from_iterable(chain.from_iterable(one.labels for one in batch.series))
+    texts += chain.from_iterable(pairs)
     separator, text = _joined(texts)
-    points = list(chain.from_iterable(one.points for one in batch.series))
+    points = [point for one in batch.series for point in one.points]
+    numbers = (len(batch.series), len(pairs), len(places), len(points))
     try:
         plain = b"".join(
             (
-                _HEAD.pack(
-                    batch.received_at_ms, len(batch.series), len(texts), len(points), separator
-                ),
+                _HEAD.pack(batch.received_at_ms, *numbers, separator),
                 _bytes("I", [len(one.labels) for one in batch.series]),
                 _bytes("I", [len(one.points) for one in batch.series]),
+                _bytes("I", places),
                 _bytes("q", [stamp for stamp, _ in points]),
                 _bytes("d", [value for _, value in points]),
                 text,
@@ -94,29 +101,32 @@ def decode(entry: bytes) -> SampleBatch:
     plain = _plain(entry)
     if len(plain) < _HEAD.size:
         raise _unreadable(entry, f"its head has {len(plain)} bytes of {_HEAD.size}")
-    received_at_ms, series, texts, points, separator = _HEAD.unpack_from(plain)
+    received_at_ms, series, pairs, labels, points, separator = _HEAD.unpack_from(plain)
     columns = _Columns(plain)
-    if columns.left < 8 * series + 16 * points:
+    if columns.left < 8 * series + 4 * labels + 16 * points:
         raise _unreadable(entry, f"{series} series of {points} points do not fit in it")
     label_counts, point_counts = columns.take("I", series), columns.take("I", series)
+    places = columns.take("I", labels)
     stamps, values = columns.take("q", points), columns.take("d", points)
     try:
         found = str(columns.rest(), *_CODEC).split(chr(separator))
     except (UnicodeDecodeError, ValueError, OverflowError) as error:
         raise _unreadable(entry, f"its texts are none ({error})") from error
-    if not texts == len(found) == _IDS + 2 * sum(label_counts) or points != sum(point_counts):
-        raise _unreadable(entry, "its numbers of texts or points contradict each other")
+    if len(found) != _IDS + 2 * pairs or max(places, default=-1) >= pairs:
+        raise _unreadable(entry, "its texts and its labels contradict each other")
+    if labels != sum(label_counts) or points != sum(point_counts):
+        raise _unreadable(entry, "its numbers of labels or points contradict each other")
     company_id, server_id, agent_id, request_id = found[:_IDS]
-    names = iter(found)
-    labels = list(zip(names, names, strict=True))
-    pairs = list(zip(stamps, values, strict=True))
-    label, point = _IDS // 2, 0
+    table = list(zip(found[_IDS::2], found[_IDS + 1 :: 2], strict=True))
+    of_place = [table[place] for place in places]
+    of_point = list(zip(stamps, values, strict=True))
+    label, point = 0, 0
     stored: list[StoredSeries] = []
     for label_count, point_count in zip(label_counts, point_counts, strict=True):
         stored.append(
             StoredSeries(
-                labels=tuple(labels[label : label + label_count]),
-                points=tuple(pairs[point : point + point_count]),
+                labels=tuple(of_place[label : label + label_count]),
+                points=tuple(of_point[point : point + point_count]),
             )
         )
         label += label_count
@@ -148,6 +158,14 @@ def _plain(entry: bytes) -> bytes:
 
 def _unreadable(entry: bytes, why: str) -> BusError:
     return BusError(f"an entry of {len(entry)} bytes is no batch: {why}")
+
+
+class _Places(dict[tuple[str, str], int]):
+    """Gives each pair its place when it is first asked for."""
+
+    def __missing__(self, pair: tuple[str, str]) -> int:
+        place = self[pair] = len(self)
+        return place
 
 
 def _joined(texts: list[str]) -> tuple[int, bytes]:

@@ -82,13 +82,14 @@ class ShardStreams:
         self._client = client
 
     async def add(self, entries: Sequence[tuple[int, bytes]]) -> None:
-        """Append each entry to its shard, in one round trip."""
-        commands = [("XADD", self._stream(shard), "*", _FIELD, data) for shard, data in entries]
-        with _translated("put entries on the bus"):
-            if len(commands) == 1:
-                await self._client.call(*commands[0])
-            else:
-                await self._client.pipeline(commands)
+        """Append each entry to its shard, with one command."""
+        if len(entries) == 1:
+            [(shard, data)] = entries
+            with _translated("put an entry on the bus"):
+                await self._client.call("XADD", self._stream(shard), "*", _FIELD, data)
+        else:
+            flat = [part for entry in entries for part in entry]
+            await self._run("add", "put entries on the bus", *flat)
 
     async def depths(self) -> list[int]:
         """Return how many entries of each shard nobody has read."""

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import anyio
+import attrs
 
 from ahcollector.bus.base import (
     SHARDS,
     TRIES_MAX,
     Bus,
+    BusDeadLetters,
     Delivery,
     Handler,
     SampleBatch,
     StoredSeries,
     shard_for,
 )
-from ahcollector.errors import BusClosed, BusFull
+from ahcollector.errors import BusClosed, BusError, BusFull
 from ahcollector.testing._contracts._expect import expect
 
 __all__ = ["BusContract", "batch_of"]
@@ -56,6 +58,11 @@ class BusContract:
     async def new(self, *, queue_batches_max: int = 256) -> Bus:
         """Return an empty bus with this bound of waiting entries a shard, on the system's clock."""
         raise NotImplementedError
+
+    def dead(self, bus: Bus) -> BusDeadLetters:
+        """Return the dead letters of a bus; its attribute `dead` unless this is overridden."""
+        letters: BusDeadLetters = getattr(bus, "dead")  # noqa: B009 - no part of the protocol
+        return letters
 
     async def until(self, bus: Bus, handler: Handler, done: anyio.Event) -> None:
         """Subscribe to all shards until `done` is set."""
@@ -213,3 +220,145 @@ class BusContract:
                 await done.wait()
                 tasks.cancel_scope.cancel()
         assert all(shard in halves[who] for who, shard in seen)
+
+    async def test_a_shard_has_one_subscriber(self) -> None:
+        """A second one of this process is refused at once, and the first one goes on."""
+        bus = await self.new()
+        taken: list[Delivery] = []
+        done = anyio.Event()
+
+        async def handler(delivery: Delivery) -> None:
+            taken.append(delivery)
+            await delivery.ack()
+            done.set()
+
+        async def refused(shards: Collection[int]) -> None:
+            with anyio.fail_after(_WAIT_SECONDS), expect(BusError):
+                await bus.subscribe(shards, handler)
+
+        with anyio.fail_after(_WAIT_SECONDS):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(bus.subscribe, range(SHARDS), handler)
+                await anyio.wait_all_tasks_blocked()
+                await refused([shard_for("web-1")])
+                await refused([SHARDS])
+                await refused([-1])
+                await bus.publish(batch_of(0))
+                await done.wait()
+                tasks.cancel_scope.cancel()
+        assert list(map(_number, taken)) == [0]
+
+    async def test_a_subscriber_that_waits_is_handed_what_comes(self) -> None:
+        """One at a time, each published when the last one was taken."""
+        bus = await self.new()
+        taken: list[int] = []
+        done = anyio.Event()
+
+        async def handler(delivery: Delivery) -> None:
+            taken.append(_number(delivery))
+            await delivery.ack()
+            if len(taken) == 20:
+                done.set()
+            else:
+                await bus.publish(batch_of(len(taken), server_id=f"server-{len(taken)}"))
+
+        with anyio.fail_after(_WAIT_SECONDS):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(bus.subscribe, range(SHARDS), handler)
+                await anyio.wait_all_tasks_blocked()
+                await bus.publish(batch_of(0, server_id="server-0"))
+                await done.wait()
+                tasks.cancel_scope.cancel()
+        assert taken == list(range(20))
+
+    async def test_whatever_a_batch_holds_arrives(self) -> None:
+        """Any text, the edges of numbers, nothing at all."""
+        bus = await self.new()
+        texts = ["", "\x00", "日本", 'a"b\\c{d}=e,f\n', "\x1f\U0010ffff"]
+        values = [0.0, -0.0, 5e-324, 1.7976931348623157e308, float("inf"), 0.1]
+        series = [
+            StoredSeries(
+                labels=tuple((f"name {text}", text) for text in texts),
+                points=tuple(enumerate(values)),
+            ),
+            StoredSeries(labels=(), points=((-(2**63), 1.0), (2**63 - 1, 2.0))),
+            StoredSeries(labels=(("a", "b"),), points=()),
+        ]
+        batches = [
+            attrs.evolve(batch_of(0), series=tuple(series)),
+            attrs.evolve(batch_of(1, company_id=texts[3]), series=(), agent_id=texts[4]),
+        ]
+        for batch in batches:
+            await bus.publish(batch)
+        taken = [delivery.batch for delivery in await self.take(bus, 2)]
+        assert taken == batches
+        assert [repr(value) for _, value in taken[0].series[0].points] == list(map(repr, values))
+
+    async def test_an_acknowledgement_may_be_repeated_and_comes_too_late_after_the_end(
+        self,
+    ) -> None:
+        """Then the entry is the next subscriber's, whoever still has a delivery of it."""
+        bus = await self.new()
+        await bus.publish(batch_of(0))
+        await bus.publish(batch_of(1))
+        held: list[Delivery] = []
+        done = anyio.Event()
+
+        async def hold(delivery: Delivery) -> None:
+            held.append(delivery)
+            if _number(delivery) == 0:
+                await delivery.ack()
+                await delivery.ack()
+            else:
+                done.set()
+
+        await self.until(bus, hold, done)
+        for delivery in held:
+            await delivery.ack()
+        assert list(map(_number, await self.take(bus, 1))) == [1]
+        await bus.publish(batch_of(2))
+        assert list(map(_number, await self.take(bus, 1))) == [2]
+
+    async def test_a_handler_that_is_cancelled_had_no_try(self) -> None:
+        """However often a subscription ends in it."""
+        bus = await self.new()
+        await bus.publish(batch_of(0))
+        await bus.publish(batch_of(1))
+        for _ in range(2 * TRIES_MAX):
+            begun = anyio.Event()
+
+            async def hangs(_: Delivery, begun: anyio.Event = begun) -> None:
+                begun.set()
+                await anyio.sleep_forever()
+
+            await self.until(bus, hangs, begun)
+        assert list(map(_number, await self.take(bus, 2))) == [0, 1]
+        assert await self.dead(bus).count() == 0
+
+    async def test_dead_letters_are_listed_replayed_and_purged(self) -> None:
+        """With their reason, oldest first, and as batches that can be taken again."""
+        bus = await self.new()
+        dead = self.dead(bus)
+        for number in range(4):
+            await bus.publish(batch_of(number))
+        done = anyio.Event()
+
+        async def poison(delivery: Delivery) -> None:
+            if _number(delivery) < 3:
+                raise LookupError("poison")
+            await delivery.ack()
+            done.set()
+
+        await self.until(bus, poison, done)
+        letters = await dead.letters()
+        assert [letter.batch for letter in letters] == [batch_of(n) for n in range(3)]
+        assert {letter.reason for letter in letters} == {"LookupError: poison"}
+        assert {letter.shard for letter in letters} == {shard_for("web-1")}
+        assert await dead.letters(after=letters[0].letter_id, limit=1) == [letters[1]]
+        assert await dead.replay([letters[1].letter_id, "no letter"]) == 1
+        assert await dead.letters(after=letters[1].letter_id) == [letters[2]]
+        assert await dead.purge([letters[0].letter_id]) == 1
+        assert await dead.replay(None) == 1
+        assert await dead.count() == 0
+        assert list(map(_number, await self.take(bus, 2))) == [1, 2]
+        assert await dead.purge(None) == 0
