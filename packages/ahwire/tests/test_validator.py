@@ -214,6 +214,80 @@ def test_known_series_take_no_more_memory_than_they_may():
     assert most / 4 < taken_bytes < most
 
 
+@pytest.mark.parametrize("letter", ["é", "д", "漢", "😀"])
+def test_texts_with_one_letter_of_another_script_take_no_more_memory_than_they_may(letter):
+    """C1: it makes all letters of the text as wide as it is; and later its bytes are kept too."""
+    most = 2 << 20
+    validator = Validator(known_bytes_max=most)
+    tracemalloc.start()
+    try:
+        for number in range(4):
+            items = [
+                series(f"m{number}_{i}", [(f"l{n}", f"{letter}{i:0>950}") for n in range(4)])
+                for i in range(200)
+            ]
+            judged = validator.judge(batch(*items), now_ms=NOW)
+            for key in judged.keys:
+                # Whoever writes them as protobuf, for one, makes Python keep the bytes.
+                Series(labels=[Label(name=name, value=value) for name, value in key.labels])
+            del items, judged, key
+        taken_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most / 4 < taken_bytes < most
+
+
+def test_who_names_itself_fills_a_quarter_and_what_others_send_is_known_on():
+    most = 200_000
+    validator = Validator(known_bytes_max=most)
+    others = batch(*[series(f"kept{i}") for i in range(40)])
+    finish(validator.judging(others, now_ms=NOW, owner="other"))
+    for number in range(50):
+        ever_new = batch(*[series(f"m{number}_{i}", [("l", "v" * 200)]) for i in range(50)])
+        finish(validator.judging(ever_new, now_ms=NOW, owner="greedy"))
+    known = {key.name for key in [*validator._newer.values(), *validator._older.values()]}
+    assert {f"ah_kept{i}" for i in range(40)} <= known
+    greedy = [name for name in known if "kept" not in name]
+    assert 10 <= len(greedy) <= most / 2 / 4 / 700
+    # And what it sends is judged all the same.
+    judged, _ = finish(validator.judging(ever_new, now_ms=NOW, owner="greedy"))
+    assert repr(judged) == repr(Validator().judge(ever_new, now_ms=NOW))
+
+
+@given(
+    sent=st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.integers(0, 300)), max_size=60
+    )
+)
+def test_no_owner_has_more_than_its_share_of_either_half(sent):
+    validator = Validator(known_bytes_max=40_000)
+    for owner, number, length in sent:
+        item = series(f"{owner}{number}", [("l", "v" * length)])
+        finish(validator.judging(batch(item), now_ms=NOW, owner=owner))
+        for half in (validator._newer, validator._older):
+            for each in "abc":
+                names = f"ah_{each}"
+                own = [raw for raw, key in half.items() if key.name.startswith(names)]
+                assert sum(map(len, own)) * 2 + 360 * len(own) <= 40_000 / 2 / 4
+
+
+def test_what_is_not_to_be_remembered_is_known_when_it_is_said_so():
+    validator = Validator()
+    message = batch(series("a"), series(""), series("b"), series("c"))
+    judged, _ = finish(validator.judging(message, now_ms=NOW, remember=False))
+    assert len(validator) == 0
+    assert [judged.keys[place].name for place, _ in judged.fresh] == ["ah_a", "ah_b", "ah_c"]
+    validator.remember(judged, without=[1])
+    assert {key.name for key in validator._newer.values()} == {"ah_a", "ah_c"}
+    again, _ = finish(validator.judging(message, now_ms=NOW, remember=False))
+    assert [again.keys[place].name for place, _ in again.fresh] == ["ah_b"]
+    assert (again.indexes, again.keys, again.points) == (
+        judged.indexes,
+        judged.keys,
+        judged.points,
+    )
+
+
 def test_what_is_asked_for_again_outlives_what_is_not():
     validator = Validator(known_series_max=8)
     kept = batch(series("kept"))

@@ -3,9 +3,15 @@
 import pytest
 
 from ahcollector.budget import BudgetKeeper, FileBudgetStore, MemoryBudgetStore, SeriesBudget
+from ahcollector.ingest import IngestLimits
+from ahcollector.ingest._batches import BatchIntake
+from ahcollector.ingest._gate import Pass
+from ahcollector.presence.base import AgentRef
+from ahcollector.registry.base import TokenEntry
 from ahcollector.testing import FakeClock
 from ahwire.agent_pb2 import AgentStats, Series
 from ahwire.codec import compress
+from ahwire.hub import AgentState
 
 pytestmark = pytest.mark.anyio
 
@@ -118,3 +124,25 @@ async def test_fields_in_an_unusual_order_are_read_too(world, ack):
         assert (answer.ack_seq, answer.accepted_points) == (seq, 1)
     assert world.bus.batches[0].series == world.bus.batches[1].series
     assert world.bus.batches[0].series[0].labels[-1] == ("x", "1")
+
+
+async def test_series_the_budget_refused_are_not_remembered_and_none_are_lost_for_it(world):
+    """An agent over its budget would push out what others send."""
+    budget = SeriesBudget(per_hour=1, first_hour=2)
+    intake = BatchIntake(
+        bus=world.bus,
+        budget=budget,
+        clock=world.clock,
+        limits=IngestLimits(),
+        metrics=world.metrics,
+    )
+    agent = AgentRef(agent_id="agent-1", company_id="acme", server_id="web-1")
+    token = TokenEntry(agent=agent, state=AgentState.ACTIVE, expires_at=None, version=1)
+    passed = Pass(agent=agent, token=token, token_hash="0" * 64)
+    batch = world.batch(*[world.series(f"m{number}") for number in range(5)])
+    for _ in range(2):
+        outcome = await intake.take(passed, batch, request_id="0" * 16, config_etag="")
+        assert [(one.index, one.code) for one in outcome.ack.rejected] == [
+            (place, "series_limit") for place in (2, 3, 4)
+        ]
+        assert len(intake._validator) == 2

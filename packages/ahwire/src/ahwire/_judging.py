@@ -106,6 +106,8 @@ class Judged:
         accepted_points: points in `points`.
         dropped_points: points in `rejected`.
         warnings: sentences for the agent's log, a handful at most.
+        fresh: for `Validator.remember`, when it was asked to remember nothing by itself: the place
+            in the rows of each series that can be known again, and what it is known by.
     """
 
     indexes: Sequence[int]
@@ -115,6 +117,7 @@ class Judged:
     accepted_points: int
     dropped_points: int
     warnings: list[str]
+    fresh: Sequence[tuple[int, bytes]] = ()
 
 
 @attrs.frozen(kw_only=True)

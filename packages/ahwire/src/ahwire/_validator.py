@@ -23,9 +23,12 @@ zero, which protobuf leaves out:
 The varint has 6 bytes from 2**35 to 2**42 - 1 ms, which is from 1971 to 2109.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterable
 from struct import Struct
+from sys import getsizeof
 
+import attrs
 from google.protobuf.message import DecodeError
 
 from ahwire._judging import (
@@ -53,9 +56,12 @@ _CONTINUES = 0x80
 _KEY_BYTES_MAX = 4 << 10
 # Of series that are not known, some tens of milliseconds' worth.
 _BYTES_AT_ONCE = 32 << 10
-# What an entry costs beside its texts, which are held twice: as the key, and apart.
-_ENTRY_BYTES = 460
-_LABEL_BYTES = 150
+# What an entry costs beside its texts, which are held twice: as the key, and apart. Its objects, in
+# the multiples of 16 in which memory is given, and a place in a dict that has just grown.
+_ENTRY_BYTES = 360
+_LABEL_BYTES = 88
+# What part of each half one owner may fill.
+_OWNER_SHARE = 4
 
 
 class Validator:
@@ -63,7 +69,9 @@ class Validator:
 
     What is known is bounded in entries and in bytes. It is kept in two halves: when the newer is
     full it becomes the older, and what was not asked for since is forgotten. Who sends ever new
-    series can so make it forget, and never grow. Not for use from several threads at once.
+    series can so make it forget, and never grow. Of those who name themselves nobody gets more than
+    a quarter of it, so that none can make it forget what others send. Not for use from several
+    threads at once.
     """
 
     def __init__(
@@ -78,7 +86,7 @@ class Validator:
         Args:
             limits: what batches are held to.
             known_series_max: how many series are kept; 0 keeps none.
-            known_bytes_max: about how much memory they may take.
+            known_bytes_max: how much memory they may take.
         """
         self._limits = limits
         self._half_series = known_series_max // 2
@@ -86,6 +94,7 @@ class Validator:
         self._newer: dict[bytes, SeriesKey] = {}
         self._older: dict[bytes, SeriesKey] = {}
         self._newer_bytes = 0
+        self._owned_bytes: Counter[str] = Counter()
 
     def __len__(self) -> int:
         """How many series are kept; one that is in both halves counts twice."""
@@ -123,22 +132,53 @@ class Validator:
                 return judged
 
     def judging(
-        self, batch: MetricsBatch | RawBatch, *, now_ms: int
+        self,
+        batch: MetricsBatch | RawBatch,
+        *,
+        now_ms: int,
+        owner: str = "",
+        remember: bool = True,
     ) -> Generator[None, None, Judged]:
         """As `judge`, for who has other work: yields now and then, and returns what `judge` does.
+
+        Args:
+            batch: whole or cut.
+            now_ms: the collector's wall clock in Unix milliseconds.
+            owner: on whose share of what is kept series are remembered; empty: on nobody's.
+            remember: whether new series are known from now on. If not, the result has them in
+                `fresh`, for `remember`: who refuses some of them does not fill the memory so.
 
         A batch of 20,000 new series takes a second. From one yield to the next are at most some
         tens of milliseconds, but for a series that is long itself. In between another batch may be
         judged, and it may be left unfinished.
         """
         try:
-            return (yield from self._judge(batch, now_ms))
+            judged = yield from self._judge(batch, now_ms, owner)
         except DecodeError:
             # From None: parsers quote values.
             msg = "a series of the batch cannot be read; check its encoding"
             raise BadBodyError(msg) from None
+        if not remember:
+            return judged
+        self.remember(judged, owner=owner)
+        return attrs.evolve(judged, fresh=())
 
-    def _judge(self, batch: MetricsBatch | RawBatch, now_ms: int) -> Generator[None, None, Judged]:
+    def remember(self, judged: Judged, *, without: Collection[int] = (), owner: str = "") -> None:
+        """Know the new series of a batch from now on.
+
+        Args:
+            judged: what `judging` returned.
+            without: places in its rows of series that were refused all the same.
+            owner: as of `judging`.
+        """
+        left_out = set(without)
+        for place, raw_key in judged.fresh:
+            if place not in left_out:
+                self._remember(raw_key, judged.keys[place], owner)
+
+    def _judge(
+        self, batch: MetricsBatch | RawBatch, now_ms: int, owner: str
+    ) -> Generator[None, None, Judged]:
         raws, parsed, whole = _sources(batch)
         judge = Judge(len(batch.series), now_ms, self._limits, whole=whole)
         reader = _PointReader(judge.oldest_ms, judge.newest_ms)
@@ -147,6 +187,7 @@ class Validator:
         indexes: list[int] = []
         keys: list[SeriesKey] = []
         rows: list[Points] = []
+        fresh: list[tuple[int, bytes]] = []
         single_labels = singles = looked_at_bytes = 0
         for index, raw in enumerate(raws):
             # By far the most series are known and have one point, so this is all there is to do.
@@ -163,11 +204,17 @@ class Validator:
                         single_labels += len(key.labels)
                         singles += 1
                         continue
-            found = self._known(raw, reader)
+            found = self._known(raw, reader, owner)
             if found is not None:
                 judge.spend(len(found[1]), len(found[0].labels))
             else:
-                found = self._look(judge, index, parsed(index))
+                series = parsed(index)
+                seen = judge.see(index, series)
+                if seen is not None:
+                    found = SeriesKey.of(seen.name, seen.labels), seen.points
+                    raw_key = _key_of(series) if seen.lasting else b""
+                    if 0 < len(raw_key) <= _KEY_BYTES_MAX:
+                        fresh.append((len(keys), raw_key))
                 looked_at_bytes += len(raw)
                 if looked_at_bytes > _BYTES_AT_ONCE:
                     looked_at_bytes = 0
@@ -186,51 +233,59 @@ class Validator:
             accepted_points=sum(map(len, rows)),
             dropped_points=judge.dropped_points(),
             warnings=judge.warnings(),
+            fresh=fresh,
         )
 
-    def _known(self, raw: bytes, reader: "_PointReader") -> tuple[SeriesKey, Points] | None:
+    def _known(
+        self, raw: bytes, reader: "_PointReader", owner: str
+    ) -> tuple[SeriesKey, Points] | None:
         """What a series comes to when it is known and its points are plain and good."""
         start, points = reader.last(raw, len(raw))
         if not points:
             return None
-        key = self._find(raw[:start])
+        key = self._find(raw[:start], owner)
         if key is None:
             start, points = reader.all(raw, self._limits.points_per_batch)
-            key = self._find(raw[:start])
+            key = self._find(raw[:start], owner)
         return None if key is None else (key, points)
 
-    def _look(self, judge: Judge, index: int, series: Series) -> tuple[SeriesKey, Points] | None:
-        """Judge a series the long way, and remember it when it will always come to the same."""
-        seen = judge.see(index, series)
-        if seen is None:
-            return None
-        key = SeriesKey.of(seen.name, seen.labels)
-        if seen.lasting:
-            self._remember_if_short(_key_of(series), key)
-        return key, seen.points
-
-    def _find(self, raw_key: bytes) -> SeriesKey | None:
+    def _find(self, raw_key: bytes, owner: str) -> SeriesKey | None:
         """What the bytes of a name and labels came to; the newer half knows it from now on."""
         known = self._newer.get(raw_key)
         if known is None:
             known = self._older.get(raw_key)
             if known is not None:
-                self._remember(raw_key, known)
+                self._remember(raw_key, known, owner)
         return known
 
-    def _remember_if_short(self, raw_key: bytes, key: SeriesKey) -> None:
-        if len(raw_key) <= _KEY_BYTES_MAX:
-            self._remember(raw_key, key)
-
-    def _remember(self, raw_key: bytes, key: SeriesKey) -> None:
-        cost = _ENTRY_BYTES + 2 * len(raw_key) + _LABEL_BYTES * len(key.labels)
+    def _remember(self, raw_key: bytes, key: SeriesKey, owner: str) -> None:
+        if raw_key in self._newer:
+            return
+        cost = _cost_bytes(raw_key, key)
         if cost > self._half_bytes or not self._half_series:
             return
         full = len(self._newer) >= self._half_series
+        if owner and self._owned_bytes[owner] + cost > self._half_bytes // _OWNER_SHARE:
+            # It is judged the long way; to forget for it would be at the cost of others.
+            return
         if full or self._newer_bytes + cost > self._half_bytes:
             self._older, self._newer, self._newer_bytes = self._newer, {}, 0
+            self._owned_bytes.clear()
         self._newer[raw_key] = key
         self._newer_bytes += cost
+        if owner:
+            self._owned_bytes[owner] += cost
+
+
+def _cost_bytes(raw_key: bytes, key: SeriesKey) -> int:
+    """How much memory an entry takes.
+
+    One letter of another script makes all letters of a text as wide as it is, and those who write
+    the text later make Python keep its bytes beside it.
+    """
+    texts = getsizeof(key.name) + sum(getsizeof(text) for pair in key.labels for text in pair)
+    written = 0 if all(text.isascii() for _, text in key.labels) else len(raw_key)
+    return _ENTRY_BYTES + getsizeof(raw_key) + texts + written + _LABEL_BYTES * len(key.labels)
 
 
 def _sources(

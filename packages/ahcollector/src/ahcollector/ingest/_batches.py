@@ -205,12 +205,14 @@ class BatchIntake:
         agent = passed.agent
         received_at_ms = now_ms(self._clock)
         try:
-            judged = await self._judged(batch, received_at_ms)
+            judged = await self._judged(batch, received_at_ms, agent.agent_id)
         except TooLargeError as error:
             raise RequestRefusedError(Code.TOO_LARGE, str(error)) from error
         except BadBodyError as error:
             raise RequestRefusedError(Code.BAD_REQUEST, str(error)) from error
         over = await self._over_budget(agent.agent_id, judged.keys)
+        # What is refused comes at another time, or never.
+        self._validator.remember(judged, without=over, owner=agent.agent_id)
         if len(over) < len(judged.keys):
             await self._publish(
                 SampleBatch(
@@ -242,9 +244,13 @@ class BatchIntake:
             ack=ack, nothing_accepted=ack.accepted_points == 0 and ack.dropped_points > 0
         )
 
-    async def _judged(self, batch: MetricsBatch | RawBatch, received_at_ms: int) -> Judged:
+    async def _judged(
+        self, batch: MetricsBatch | RawBatch, received_at_ms: int, agent_id: str
+    ) -> Judged:
         """Judge a batch. Thousands of new series take long: others have their turn in between."""
-        steps = self._validator.judging(batch, now_ms=received_at_ms)
+        steps = self._validator.judging(
+            batch, now_ms=received_at_ms, owner=agent_id, remember=False
+        )
         judged = _step(steps)
         if judged is None:
             # One at a time, so that the turns of others are as far apart whoever else has many.
