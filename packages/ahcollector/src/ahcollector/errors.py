@@ -7,8 +7,8 @@
     │   ├── BusFull              no room now; the caller answers 503 and the agent keeps its batch
     │   └── BusClosed            the bus is shut; the process is stopping
     ├── StoreError
-    │   ├── TemporaryStoreError  a retry can help: network, overload, 5xx, 408, 429
-    │   └── PermanentStoreError  a retry cannot help: the store refuses these samples for good
+    │   ├── TemporaryStoreError  a retry can help: network, 3xx, 401, 403, 404, 408, 429, 5xx
+    │   └── PermanentStoreError  a retry cannot help: the store refuses these samples, or this query
     ├── RegistryError            a registry could not be read or written
     ├── PresenceError            the presence store gave no answer: the detector counts as blind
     │   └── PresenceDamagedError it answers, and has what presence never wrote; the text says where
@@ -87,7 +87,7 @@ class TemporaryStoreError(StoreError):
 
 
 class PermanentStoreError(StoreError):
-    """A retry of the same call cannot help; the samples belong into the dead letters."""
+    """A retry of the same call cannot help; samples belong into the dead letters."""
 
 
 class RegistryError(CollectorError):

@@ -85,6 +85,15 @@ def test_remote_write_says_every_double_and_every_label_as_it_is(given_series, b
     assert told(read_remote_write(form.bodies(given_series))) == told(given_series)
 
 
+@pytest.mark.parametrize(
+    "text", ["\\", "\\n", "a\\", '"', '","', "\n", "\x00", "\x7f", "\u2028", "\U0001f600", "/"]
+)
+def test_what_json_escapes_comes_back_in_names_and_values(text):
+    series = StoredSeries(labels=(*OWN, (f"l{text}", text)), points=((1_000, 1.0),))
+    form = ImportForm(line_bytes_max=400, body_bytes_max=1_000)
+    assert told(read_import(form.bodies([series]))) == told([series])
+
+
 def test_the_name_and_the_tenant_come_first():
     """C4: versions that keep the first labels only then keep the tenant's."""
     [(line, count)] = import_lines(

@@ -22,6 +22,8 @@ def server(testkit_session):
 @pytest.mark.anyio
 @pytest.mark.service
 class TestVictoriaMetricsStore(StoreContract):
+    protocol = "import"
+
     @pytest.fixture(autouse=True)
     async def _server(self, server):
         self.server = server
@@ -31,7 +33,9 @@ class TestVictoriaMetricsStore(StoreContract):
             await store.aclose()
 
     async def new(self):
-        store = VictoriaMetricsStore(url=self.server.url, step_seconds_min=1)
+        store = VictoriaMetricsStore(
+            url=self.server.url, step_seconds_min=1, write_protocol=self.protocol
+        )
         self.stores.append(store)
         for company_id in ("acme", "bolt"):
             await store.delete_company(company_id)
@@ -48,3 +52,7 @@ class TestVictoriaMetricsStore(StoreContract):
         if abs(sent) < 1e-290:
             return found == 0
         return abs(found - sent) <= 1e-12 * abs(sent)
+
+
+class TestVictoriaMetricsStoreByRemoteWrite(TestVictoriaMetricsStore):
+    protocol = "remote_write"
