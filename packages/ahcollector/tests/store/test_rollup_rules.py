@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from itertools import product
 
 import pytest
-import yaml
 
 from ahcollector.store import Aggregate, MemoryStore
 from ahcollector.store.victoria_metrics import VictoriaMetricsStore, rollup_rules
 from ahcollector.testing import FakeClock
 from ahcollector.testing._contracts.store import samples
-from testkit import VictoriaMetricsServer
+
+# Not there where the package is tested alone.
+yaml = pytest.importorskip("yaml")
 
 AGGREGATES = ("sum", "count", "min", "max")
 HOUR = 3_600_000
@@ -82,7 +83,8 @@ async def test_what_vmalert_records_answers_long_ranges_as_the_samples_would(
 
     The samples themselves are deleted before the question, so that only rollups can answer.
     """
-    server = start_service(VictoriaMetricsServer)
+    testkit = pytest.importorskip("testkit.victoria_metrics")
+    server = start_service(testkit.VictoriaMetricsServer)
     now = round(time.time() * 1000)
     start = (now - 60 * DAY) // DAY * DAY
     # Three hours each, two months, three weeks and a week and a day ago.

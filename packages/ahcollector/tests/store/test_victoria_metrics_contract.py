@@ -7,14 +7,13 @@ import pytest
 from ahcollector.store.victoria_metrics import VictoriaMetricsStore
 from ahcollector.testing.contracts import StoreContract
 
-pytest.importorskip("testkit")
-
-from testkit import VictoriaMetricsServer
+pytest.importorskip("testkit.victoria_metrics")
 
 
 @pytest.fixture(scope="module")
 def server(testkit_session):
-    server = testkit_session.start(VictoriaMetricsServer)
+    testkit = pytest.importorskip("testkit.victoria_metrics")
+    server = testkit_session.start(testkit.VictoriaMetricsServer)
     yield server
     server.close()
 

@@ -20,9 +20,11 @@ from ahcollector.store import Aggregate
 from ahcollector.store.victoria_metrics import VictoriaMetricsStore
 from ahcollector.testing._contracts.store import samples
 from ahwire.limits import MAX_LABEL_VALUE_BYTES, MAX_LABELS_PER_SERIES, MAX_NAME_BYTES
-from testkit import VictoriaMetricsServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.service]
+
+# Not there where the package is tested alone.
+VictoriaMetricsServer = pytest.importorskip("testkit.victoria_metrics").VictoriaMetricsServer
 
 COMPANIES = (f"company-{number}" for number in count())
 
