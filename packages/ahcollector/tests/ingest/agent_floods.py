@@ -82,8 +82,22 @@ FLOODS = {
         202,
         128,
     ),
+    "many series of JSON": (
+        lambda: (
+            b'{"series":[{}' + b',{"name":"m","points":[{"tsMs":"1","value":1}]}' * 119_000 + b"]}"
+        ),
+        True,
+        413,
+        64,
+    ),
+    "many series of JSON without points": (
+        lambda: b'{"series":[{}' + b',{"name":"m","labels":[]}' * 239_000 + b"]}",
+        True,
+        413,
+        64,
+    ),
     "as many objects of JSON as may be": (
-        lambda: b'{"series":[{"points":[{"value":1}' + b',{"value":1}' * 299_900 + b"]}]}",
+        lambda: b'{"series":[{"points":[{"value":1}' + b',{"value":1}' * 239_900 + b"]}]}",
         True,
         413,
         128,

@@ -83,6 +83,8 @@ BUCKETS = (
     b'"dataPoints":[{"timeUnixNano":"1790000000000000000","bucketCounts":['
 )
 
+GAUGE = b'{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"m","gauge":{"dataPoints":['
+
 # Name to headers, body and the status of the answer. A resource is field 1 of the request, its
 # scopes are 2, their metrics 2, a gauge 5, its points 1, their attributes 7.
 FLOODS = {
@@ -146,6 +148,11 @@ FLOODS = {
         {413},
     ),
     "unknown numbers of JSON": (ZIPPED_JSON, lambda: _json(b'{"x":[', b"0,", b"]}"), {413}),
+    "many points of JSON": (
+        ZIPPED_JSON,
+        lambda: gzip.compress(GAUGE + b"{}" + b',{"timeUnixNano":"1"}' * 299_900 + b"]}}]}]}]}", 1),
+        {413},
+    ),
     "as many objects of JSON as may be": (
         ZIPPED_JSON,
         lambda: gzip.compress(b'{"resourceMetrics":[{}' + b",{}" * 299_990 + b"]}", 1),

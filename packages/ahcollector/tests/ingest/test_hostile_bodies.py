@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from otlp_floods import field
 
 from ahcollector.errors import RequestRefusedError
+from ahcollector.ingest import IngestLimits
 from ahcollector.ingest._body import BodyReader
 from ahcollector.ingest._headers import Format
 from ahwire.agent_pb2 import EnrollRequest, Inventory, MetricsBatch
@@ -371,3 +372,23 @@ async def test_client_that_goes_away_in_its_body_harms_nobody(world):
     assert sent[0]["status"] == 400
     assert (await world.send(world.batch())).status_code == 202
     assert isinstance(world.client, httpx.AsyncClient)
+
+
+@pytest.mark.parametrize("labels", [0, 3])
+async def test_a_full_batch_of_json_is_taken_and_one_series_more_refused(make_world, labels):
+    most = 400
+    world = make_world(limits=IngestLimits(batch=Limits(points_per_batch=most)))
+    world.hub.active("agent-1", world.token)
+    own = [{"name": f"l{at}", "value": "points"} for at in range(labels)]
+
+    def body(series, more=()):
+        points = [{"tsMs": str(world.now_ms), "value": 1}]
+        rows = [{"name": f"m{at}", "labels": own, "points": points} for at in range(series)]
+        return json.dumps({"series": [*rows, *more]}).encode()
+
+    as_json = {"Content_Type": "application/json"}
+    assert (await world.send(body(most), coding=None, **as_json)).status_code == 202
+    empty = [{"name": "no point"}]
+    for refused in (body(most + 1), body(most, empty), body(1, empty * 2 * most)):
+        response = await world.send(refused, coding=None, **as_json)
+        assert (response.status_code, response.headers["x-ah-code"]) == (413, "too_large")

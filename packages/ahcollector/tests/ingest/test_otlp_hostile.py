@@ -30,7 +30,9 @@ from otlp_exports import (
 )
 from otlp_floods import FLOODS
 
+from ahcollector.ingest import IngestLimits
 from ahcollector.store.memory import MemoryStore
+from ahwire.limits import Limits
 
 pytestmark = pytest.mark.anyio
 
@@ -324,3 +326,19 @@ def test_c5_no_attribute_of_resource_scope_or_point_changes_the_tenant(
             assert tenant[1:] == (("company_id", "acme"), ("server_id", "web-1"))
             assert not set(others) & set(RESERVED)
             assert not any(key.startswith("__") for key in others)
+
+
+@pytest.mark.parametrize("media", [PROTOBUF, JSON])
+async def test_a_full_honest_export_is_taken_whatever_its_points_are_like(make_world, media):
+    """Senders drop what is refused so: 19,000 metrics of 18 attributes were."""
+    most = 200
+    world = make_world(
+        limits=IngestLimits(batch=Limits(points_per_batch=most), series_first_hour=1000)
+    )
+    world.hub.active("agent-1", world.token)
+    attributes = 27 if media == PROTOBUF else 5
+    labels = {f"k{at}": "v" for at in range(attributes)}
+    request = export(*[gauge(f"metric.{at}", number(1, labels)) for at in range(most)])
+    response = await send(world, request, media=media)
+    assert response.status_code == 200
+    assert len(stored(world)) == most
