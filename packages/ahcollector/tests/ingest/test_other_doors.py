@@ -299,3 +299,40 @@ async def test_the_depth_of_the_bus_is_told_at_each_scrape(world):
     assert b"ahc_ingest_bus_depth 0.0" in world.metrics.exposition()
     await world.send(world.batch(world.series()))
     assert b"ahc_ingest_bus_depth 1.0" in world.metrics.exposition()
+
+
+AMBIGUOUS = {
+    "two lengths of different kinds": [("Content-Length", "5"), ("Transfer-Encoding", "chunked")],
+    "two tokens": [("Authorization", "Bearer other")],
+    "one token twice": [("Authorization", "Bearer canary-token-1f9c0a")],
+}
+
+
+@pytest.mark.parametrize("case", AMBIGUOUS)
+@pytest.mark.parametrize("path", ["/agent/v1/metrics", "/api/v1/write", "/v1/metrics"])
+async def test_a_request_that_two_readers_could_take_for_two_is_400_and_not_read(world, path, case):
+    """A proxy before us may believe the other token, or find another request in the body."""
+    read = []
+
+    async def body():
+        read.append(1)
+        yield b"0\r\n\r\n"
+
+    own = [("Authorization", f"Bearer {world.token}"), ("X-AH-Proto", "1")]
+    response = await world.client.post(path, content=body(), headers=[*own, *AMBIGUOUS[case]])
+    assert (response.status_code, response.headers["x-ah-code"]) == (400, "bad_request")
+    assert response.headers["connection"] == "close"
+    assert response.headers["x-request-id"]
+    assert b"send one" in response.content
+    assert read == []
+
+
+async def test_a_body_sent_in_chunks_without_a_length_is_no_fault(world):
+    async def body():
+        yield world.batch(world.series()).SerializeToString()
+
+    response = await world.client.post(
+        "/agent/v1/metrics", content=body(), headers=world.headers(world.token)
+    )
+    assert response.status_code == 202
+    assert "connection" not in response.headers

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+from starlette.datastructures import Headers
+
 from ahcollector.errors import RequestRefusedError
 from ahwire.limits import PROTOCOL_VERSION
 from ahwire.status import Code
@@ -14,6 +16,7 @@ from ahwire.status import Code
 __all__ = [
     "Format",
     "IPNetwork",
+    "ambiguity",
     "answer_format",
     "body_format",
     "check_protocol",
@@ -26,6 +29,8 @@ __all__ = [
 IPNetwork = IPv4Network | IPv6Network
 
 _TOKEN_CHARS_MAX = 1024
+# Of two of them, two readers could take different ones.
+_ONCE = ("Authorization", "Content-Length")
 _IPV6_CLIENT_BITS = 64
 
 
@@ -50,6 +55,21 @@ def token_hash(authorization: str | None) -> str:
         )
     # Header bytes reach us as latin-1 text, so this gives back the bytes that were sent.
     return hashlib.sha256(token.encode("latin-1", "replace")).hexdigest()
+
+
+def ambiguity(headers: Headers) -> str:
+    """Return why two readers could take a request for two different ones; empty: they could not.
+
+    A proxy before us may believe the other length or the other token, and what it lets pass is
+    then not what we take.
+    """
+    for name in _ONCE:
+        count = len(headers.getlist(name))
+        if count > 1:
+            return f"{count} headers {name}: send one"
+    if "content-length" in headers and "transfer-encoding" in headers:
+        return "both Content-Length and Transfer-Encoding: send one of the two"
+    return ""
 
 
 def check_protocol(version: str | None) -> None:

@@ -77,8 +77,8 @@ _TEXT_CHARS_MAX = 2000
 # Values of attributes may be lists of maps of lists; the messages around them take eight levels.
 _JSON_DEPTH_MAX = 64
 # Messages that a body may have for each point that may come, beside two for each label: the point,
-# its metric, that one's data, and a scope. So a full batch passes, whatever its points are like. The
-# parser takes 40 to 60 bytes for each, for empty metrics 100: at most 110 MiB until they are counted.
+# its metric, that one's data, and a scope. So a full batch passes, whatever its points are like.
+# The parser takes 40 to 60 bytes for each, for empty metrics 100: at most 110 MiB.
 _PIECES_BESIDE = 4
 _PIECES_A_LABEL = 2
 # A point with few attributes, in JSON: an attribute is two objects, and its metric may have two.

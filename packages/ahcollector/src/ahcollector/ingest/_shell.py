@@ -13,7 +13,7 @@ from ahcollector._readiness import Check, dependencies
 from ahcollector._request_ids import request_id
 from ahcollector.errors import RequestRefusedError
 from ahcollector.ingest._answers import refusal_answer
-from ahcollector.ingest._headers import Format, answer_format
+from ahcollector.ingest._headers import Format, ambiguity, answer_format
 from ahcollector.metrics import INGEST_REQUESTS, Metrics
 from ahwire import Rng
 from ahwire.status import Code
@@ -54,7 +54,10 @@ class Shell:
 
         async def endpoint(request: Request) -> Response:
             own_id = self._name(request)
+            doubt = ambiguity(request.headers)
             try:
+                if doubt:
+                    raise RequestRefusedError(Code.BAD_REQUEST, doubt)
                 response = await handler(request)
             except RequestRefusedError as refusal:
                 self._log(request, refusal)
@@ -76,6 +79,9 @@ class Shell:
                 )
             self._metrics.inc(INGEST_REQUESTS, code=response.headers.get("x-ah-code", "ok"))
             response.headers["X-Request-Id"] = own_id
+            if doubt:
+                # Where its body ends is not known for certain, nor what the next bytes belong to.
+                response.headers["Connection"] = "close"
             return response
 
         return endpoint
