@@ -309,6 +309,31 @@ async def test_an_ack_of_a_stale_owner_is_refused(buses):
     assert await pending(client) == 1
 
 
+async def test_a_try_that_ends_with_a_lease_is_none(buses):
+    """A worker waits for its store, and Redis is away for longer than a lease, again and again."""
+    client = buses.client()
+    bus = buses(client=client)
+    await bus.publish(batch_of(0))
+    begun = []
+
+    async def waits(delivery):
+        begun.append(delivery.attempt)
+        await anyio.sleep_forever()
+
+    async with subscribed(bus, waits):
+        for turn in range(2 * TRIES_MAX):
+
+            async def has_begun(turn=turn):
+                return len(begun) > turn
+
+            await until(has_begun)
+            await client.call("DEL", client.key("bus", "own", str(SHARD)))
+    async with subscribed(bus, hands := Hands()):
+        await hands.have(1)
+    assert await bus.dead.count() == 0
+    assert max(begun) < TRIES_MAX
+
+
 async def test_fences_only_rise_although_redis_forgot_the_last_one(buses):
     client = buses.client()
     streams = ShardStreams(client=client)

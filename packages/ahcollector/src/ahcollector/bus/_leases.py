@@ -52,6 +52,7 @@ class Leases:
         self._begin = begin
         self._give_up = give_up
         self._free: frozenset[int] = frozenset()
+        self._interrupted: dict[tuple[int, bytes], int] = {}
 
     async def round(self) -> float:
         """Renew, then move towards the share; return seconds until the next round.
@@ -70,10 +71,10 @@ class Leases:
             if tenure is None or tenure.lease != lease:
                 continue
             if shard in look.lost:
-                tenure.end(lost=True)
-                del self.tenures[shard]
+                self._drop(tenure)
             else:
                 tenure.until = began + self._lease_seconds
+        await self._forgive()
         if not self.takes_more:
             return self._lease_seconds / _RENEW_PART
         leaving = [shard for shard, tenure in self.tenures.items() if tenure.is_leaving]
@@ -101,10 +102,22 @@ class Leases:
 
     def drop_ended(self) -> None:
         """Forget tenures whose lease is over by our own clock."""
-        for shard, tenure in list(self.tenures.items()):
+        for tenure in list(self.tenures.values()):
             if not tenure.is_valid():
-                tenure.end(lost=True)
-                del self.tenures[shard]
+                self._drop(tenure)
+
+    def _drop(self, tenure: Tenure) -> None:
+        self._interrupted.update(tenure.interrupted())
+        tenure.end(lost=True)
+        del self.tenures[tenure.shard]
+
+    async def _forgive(self) -> None:
+        """Take tries back that ended with a lease: the store may be what is down, not the entry."""
+        tries = dict(self._interrupted)
+        if tries:
+            await self._streams.forgive(tries)
+            for one in tries:
+                self._interrupted.pop(one, None)
 
     def released(self, tenure: Tenure) -> None:
         """Forget a tenure that was given up."""

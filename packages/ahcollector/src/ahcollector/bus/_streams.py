@@ -159,6 +159,11 @@ class ShardStreams:
         """Count a try; 0: the entry is pending no more, -1: the lease is lost."""
         return int(await self._run("begin", "count a try", shard, lease, entry_id, tries))
 
+    async def forgive(self, tries: Mapping[tuple[int, bytes], int]) -> None:
+        """Take back the last try of entries of shards, if it is still the last."""
+        flat = [part for (shard, one), count in tries.items() for part in (shard, one, count)]
+        await self._run("forgive", "take tries back", *flat)
+
     async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Forget what is settled; return for each shard whether its lease still held."""
         flat: list[str | bytes | int] = []

@@ -204,6 +204,12 @@ class Tenure:
         waiting = [*([] if self.current is None else [self.current]), *self.queue]
         return {one.read.entry_id: one.tries - 1 for one in waiting if one.is_counted}
 
+    def interrupted(self) -> dict[tuple[int, bytes], int]:
+        """Return the entry that is in the handler, with its tries: it ends with the lease."""
+        if self.current is None or not self.current.is_counted:
+            return {}
+        return {(self.shard, self.current.read.entry_id): self.current.tries}
+
     # --- its work
 
     async def serve(self) -> None:

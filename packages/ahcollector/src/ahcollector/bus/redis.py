@@ -30,7 +30,8 @@ it lives. So after a worker was killed, others have its shards within a lease an
 
 **Tries.** Redis counts a try when an entry is first read, and each further one is written down
 before the handler is called, so an entry that kills the process is counted too; the count is taken
-back when the handler took the entry. A handler that is cancelled had no try. Entries that are in
+back when the handler took the entry. A handler that is cancelled had no try, also where a lease was
+lost under it. Entries that are in
 handlers when a process dies are counted with the one that killed it; so those of two and more tries
 are tried one at a time, and only that one comes to five.
 
