@@ -25,14 +25,16 @@ class IngestLimits:
         points_per_minute: Points of an agent at the doors of other protocols, where nothing else
             holds its rate. A minute's worth may come at once after a pause, or one full batch
             where that is more, so that every body that is no more than a batch is taken some time.
+            A body costs at least a point for each KiB, a refused one up to four.
         config_per_minute: Questions for the configuration, and renewals, and inventories, each.
         enroll_per_minute: Enrolments from one IP address (IPv6: one /64).
         interval_seconds: The cycle of an agent that told none and whose company has none.
         interval_seconds_min: Shorter cycles count as this one.
         interval_seconds_max: Longer cycles count as this one.
-        known_series_bytes_max: About how much memory the series take that are known by their bytes,
-            at each process; a series takes 1 to 2 KB, and equal series of several agents take it
-            once. Batches of more series than fit are judged the long way.
+        known_series_bytes_max: How much memory the series take that are known by their bytes, at
+            each process; a series of 5 labels takes 1.5 KB, one of 27 takes 6, and equal series of
+            several agents take it once. An agent fills at most a quarter of it. Batches of more
+            series than fit are judged the long way.
         series_per_hour: New series an agent may begin in an hour.
         series_first_hour: The same in its first hour.
         bus_full_retry_seconds: What an agent is told to wait when the bus is full.
