@@ -1,5 +1,8 @@
 """What only the in-process bus has."""
 
+import gc
+import weakref
+
 import anyio
 import pytest
 
@@ -30,6 +33,24 @@ async def test_dead_letters_are_kept_with_their_reason_and_bounded():
     letter = (await bus.dead.letters())[0]
     assert letter.reason == "LookupError: no such thing"
     assert letter.shard == shard_for("web-1")
+
+
+async def test_an_entry_that_was_taken_is_not_held_until_the_next_one_comes():
+    """A batch may be 30 MB in memory, and there are 64 shards."""
+    bus = InProcessBus(clock=FakeClock())
+    await bus.publish(batch_of(1))
+    taken = []
+
+    async def handler(delivery):
+        taken.append(weakref.ref(delivery.batch))
+        await delivery.ack()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bus.subscribe, range(64), handler)
+        await anyio.wait_all_tasks_blocked()
+        gc.collect()
+        assert [one() for one in taken] == [None]
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_shard_has_one_subscriber():

@@ -164,6 +164,8 @@ class InProcessBus:
             entry = shard.waiting.popleft()
             shard.held[id(entry)] = entry
             await self._hand_over(shard, entry, handler)
+            # Or each shard would hold a batch, some of them large, until its next one comes.
+            del entry
 
     async def _hand_over(self, shard: _Shard, entry: _Entry, handler: Handler) -> None:
         """Give one entry to the handler until it takes it, or has failed too often."""
