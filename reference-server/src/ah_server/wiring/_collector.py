@@ -161,7 +161,7 @@ async def _presence(
             client=redis,
             event_ids=event_ids,
             name=settings.collector_id or host_id(),
-            # While a node may believe that a removed agent is known, its contacts bring nobody back.
+            # While a node may believe in the token of a removed agent, contacts bring nobody back.
             removed_quiet_seconds=max(60.0, 2 * settings.redis.cache_ttl_seconds),
             clock=seams.clock,
             down_min_seconds=settings.alerting.down_min_seconds,
