@@ -368,8 +368,10 @@ async def test_an_hour_of_outage_logs_a_warning_a_minute_at_most_and_one_line_on
     rig.sender.use_transport(rig.client)
     while rig.status.queued_batches:
         await rig.tick(wait_seconds=300)
-    assert [r for r in caplog.records if "works again" in r.message and r.levelno == logging.INFO]
-    assert len(caplog.records) == 1
+    # Other libraries say what they want, at the level that the host program gives them.
+    (said,) = [r for r in caplog.records if r.name.startswith("ahwal")]
+    assert "works again" in said.message
+    assert said.levelno == logging.INFO
 
 
 def test_sequence_numbers_rise_through_a_clock_that_stands_or_goes_back():
