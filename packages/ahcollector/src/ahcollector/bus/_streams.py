@@ -81,8 +81,8 @@ class ShardStreams:
     def __init__(self, *, client: RedisClient) -> None:
         self._client = client
 
-    async def add(self, entries: Sequence[tuple[int, bytes]]) -> None:
-        """Append each entry to its shard, with one command."""
+    async def add(self, entries: Sequence[tuple[int, bytes]]) -> Mapping[int, BusError]:
+        """Append each entry to its shard, with one command; no place of it fails alone."""
         if len(entries) == 1:
             [(shard, data)] = entries
             with _translated("put an entry on the bus"):
@@ -90,6 +90,7 @@ class ShardStreams:
         else:
             flat = [part for entry in entries for part in entry]
             await self._run("add", "put entries on the bus", *flat)
+        return {}
 
     async def depths(self) -> list[int]:
         """Return how many entries of each shard nobody has read."""

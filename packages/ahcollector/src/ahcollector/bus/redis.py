@@ -11,11 +11,12 @@ Keys, each behind the client's prefix:
 | `bus:wants` | hash | worker to the shards it would take |
 | `bus:dead` | stream | dead letters: `shard`, `reason`, `at`, and the fields of the entry |
 
-**Entries.** `publish` is one XADD, sent once: one whose reply was lost raises `BusError`, the agent
-sends its batch again, and the same samples at the same stamps change nothing in a store. No entry
-is ever trimmed: a shard is full when `queue_batches_max` entries of it were read by nobody, as of a
-sample at most `sample_seconds` old, and then nothing more is taken. An acknowledged entry leaves
-its stream in the same step, so a stream holds what waits and what is held.
+**Entries.** `publish` is one XADD, and what several publish meanwhile is one script; both are sent
+once. Where the reply is lost it raises `BusError`, the agent sends its batch again, and the same
+samples at the same stamps change nothing in a store. No entry is ever trimmed: a shard is full when
+`queue_batches_max` entries of it were read by nobody, as of a sample at most `sample_seconds` old,
+and then nothing more is taken. An acknowledged entry leaves its stream in the same step, so a
+stream holds what waits and what is held.
 
 **Order.** A shard is read by the one worker that has its lease, and its entries are handed over one
 after the other. A lease lasts `lease_seconds` by the clock of Redis and is renewed at a third; its
@@ -48,17 +49,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping
 from functools import partial
+from typing import Final
 
 import anyio
 
 from ahcollector import metrics as names
+from ahcollector._gather import Gather
 from ahcollector.bus._depths import Depths
 from ahcollector.bus._entries import encode
 from ahcollector.bus._redis_dead import RedisBusDeadLetters
 from ahcollector.bus._streams import ShardStreams
 from ahcollector.bus._subscription import Subscription, SubscriptionSettings
 from ahcollector.bus._tenure import TenureSettings
-from ahcollector.bus._together import Together
 from ahcollector.bus.base import SHARDS, Handler, SampleBatch, shard_for
 from ahcollector.clock import AsyncClock, SystemClock
 from ahcollector.errors import BusClosed, BusError, BusFull
@@ -66,6 +68,10 @@ from ahcollector.metrics import Metrics, NullMetrics
 from ahcollector.redis import RedisClient
 
 __all__ = ["RedisBus"]
+
+# What many publishers put on the bus at once goes there in one round trip of at most so much.
+_TOGETHER_ENTRIES_MAX: Final = 100
+_TOGETHER_BYTES_MAX: Final = 4 << 20
 
 
 class RedisBus:
@@ -138,7 +144,12 @@ class RedisBus:
             ),
         )
         self._streams = ShardStreams(client=client)
-        self._together = Together(add=self._streams.add)
+        self._entries: Gather[tuple[int, bytes]] = Gather(
+            write=self._streams.add,
+            items_max=_TOGETHER_ENTRIES_MAX,
+            size_of=_entry_bytes,
+            size_max=_TOGETHER_BYTES_MAX,
+        )
         self._depths = Depths(
             sample=self._streams.depths, clock=self._clock, sample_seconds=sample_seconds
         )
@@ -164,7 +175,7 @@ class RedisBus:
         await self._admit(shard)
         entry = encode(batch)
         self._depths.added(shard)
-        await self._together.put(shard, entry)
+        await self._entries.put((shard, entry))
 
     async def _admit(self, shard: int) -> None:
         """Return when a shard takes an entry; raise otherwise."""
@@ -228,3 +239,7 @@ class RedisBus:
 
     def _held(self) -> float:
         return float(sum(one.held() for one in self._subscriptions))
+
+
+def _entry_bytes(entry: tuple[int, bytes]) -> int:
+    return len(entry[1])

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ahcollector import metrics as names
+from ahcollector._gather import Gather
 from ahcollector.errors import PresenceDamagedError
 from ahcollector.metrics import Metrics
 from ahcollector.presence._arguments import Contact
-from ahcollector.presence._gather import Gather
 from ahcollector.presence._redis_link import RedisLink
 from ahcollector.redis import Script
 

@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from ahcollector.errors import PresenceError
-from ahcollector.presence._gather import Gather
+from ahcollector._gather import Gather
+from ahcollector.errors import CollectorError, PresenceError
 
 pytestmark = pytest.mark.anyio
 
@@ -56,6 +56,56 @@ async def test_no_group_is_larger_than_allowed():
     assert max(map(len, store.groups)) == 7
     with pytest.raises(ValueError, match="at least 1"):
         Gather(write=store.write, items_max=0)
+
+
+async def test_a_group_that_is_large_takes_no_further_item():
+    store = Store()
+    gather = Gather(write=store.write, items_max=200, size_of=len, size_max=10)
+    async with anyio.create_task_group() as tasks:
+        for item in ("four", "six---", "x" * 50, "nine-----", "", "y", "z"):
+            tasks.start_soon(gather.put, item)
+    assert store.groups == [["four", "six---"], ["x" * 50], ["nine-----", "", "y"], ["z"]]
+
+
+async def test_the_order_holds_although_the_first_to_write_a_full_group_is_cancelled():
+    store = Store()
+    gather = Gather(write=store.write, items_max=2)
+    store.gate = anyio.Event()
+    scopes = {}
+
+    async def put(item):
+        with anyio.CancelScope() as scopes[item]:
+            await gather.put(item)
+
+    async with anyio.create_task_group() as tasks:
+        for item in range(6):
+            tasks.start_soon(put, item)
+            await anyio.wait_all_tasks_blocked()
+        scopes[1].cancel()
+        await anyio.wait_all_tasks_blocked()
+        store.gate.set()
+    assert store.groups == [[0], [1, 2], [3, 4], [5]]
+
+
+async def test_what_ends_in_an_unforeseen_way_is_taken_for_written_by_nobody():
+    async def write(items):
+        await anyio.wait_all_tasks_blocked()
+        raise LookupError("a fault of ours")
+
+    gather = Gather(write=write, items_max=200)
+    ended = []
+
+    async def put(item):
+        try:
+            await gather.put(item)
+        except (LookupError, CollectorError) as error:
+            ended.append(str(error))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            for item in range(4):
+                tasks.start_soon(put, item)
+    assert len(ended) == 4
 
 
 async def test_an_error_reaches_every_task_of_its_group_and_no_other():
