@@ -328,9 +328,6 @@ async def test_readiness_names_each_dependency():
     async def away():
         raise TemporaryStoreError("connection refused")
 
-    async def hangs():
-        await anyio.sleep_forever()
-
     office = Office(checks={"store": good, "registry": good})
     response = await office.client.get("/readyz")
     assert (response.status_code, response.json()) == (

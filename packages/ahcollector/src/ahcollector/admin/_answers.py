@@ -11,12 +11,12 @@ from ahcollector.errors import CollectorError, RequestRefusedError
 from ahwire.limits import MAX_ERROR_MESSAGE_CHARS, MAX_RETRY_AFTER_SENT_SECONDS
 from ahwire.status import HTTP_STATUS, Code
 
-__all__ = ["CONFLICT", "conflict_answer", "error_answer", "refusal_of"]
+__all__ = ["CONFLICT", "CONFLICT_STATUS", "conflict_answer", "error_answer", "refusal_of"]
 
 CONFLICT: Final = "conflict"
 """The code of a 409: agents never see it, so it is none of the protocol's."""
 
-_CONFLICT_STATUS = 409
+CONFLICT_STATUS: Final = 409
 _RETRY_SECONDS = 5.0
 
 
@@ -35,7 +35,7 @@ def error_answer(refusal: RequestRefusedError, status: int | None = None) -> Res
 
 def conflict_answer(message: str) -> Response:
     """Return the answer to a request that what is known stands against."""
-    return _answer(CONFLICT, message, _CONFLICT_STATUS, {})
+    return _answer(CONFLICT, message, CONFLICT_STATUS, {})
 
 
 def refusal_of(error: CollectorError) -> RequestRefusedError:

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ahcollector.admin._body import Bodies
-from ahcollector.admin._params import LETTER_ID_CHARS_MAX, page_asked
+from ahcollector.admin._params import LETTER_ID_CHARS_MAX, LETTER_PAGE, PAGE_MAX, page_asked
 from ahcollector.admin._views import dead_batch_view, dead_entry_view, dead_letter_view
 from ahcollector.bus.base import Bus, BusDeadLetters
 from ahcollector.clock import AsyncClock
@@ -30,8 +30,6 @@ from ahwire.status import Code
 
 __all__ = ["DeadBatchDoors", "DeadEntryDoors", "DeadLetterDoors"]
 
-_LEFT_PAGE = 500
-_PAGE_DEFAULT = 100
 _SHAPE = 'the body is neither {"ids": [...]}, with texts in the list, nor {"all": true}'
 _NOTHING_SAID = 'it is not said what to forget: send {"ids": [...]}, or {"all": true} for all of it'
 
@@ -51,7 +49,7 @@ class DeadLetterDoors:
 
     async def page(self, request: Request) -> Response:
         """Show a page."""
-        page = page_asked(request, default=_PAGE_DEFAULT)
+        page = page_asked(request, default=LETTER_PAGE)
         letters = await self._held().dead_letters(after=page.after, limit=page.limit)
         return _page([dead_letter_view(one) for one in letters], page.limit)
 
@@ -72,7 +70,7 @@ class DeadLetterDoors:
         if ids is None:
             return (await outbox.stats(self._clock.time())).dead
         return await _count_left(
-            ids, lambda after: outbox.dead_letters(after=after, limit=_LEFT_PAGE)
+            ids, lambda after: outbox.dead_letters(after=after, limit=PAGE_MAX)
         )
 
     def _held(self) -> Outbox:
@@ -90,7 +88,7 @@ class DeadEntryDoors:
 
     async def page(self, request: Request) -> Response:
         """Show a page; of each entry what names it, not its samples."""
-        page = page_asked(request, default=_PAGE_DEFAULT)
+        page = page_asked(request, default=LETTER_PAGE)
         letters = await self._held().letters(after=page.after, limit=page.limit)
         return _page([dead_entry_view(one) for one in letters], page.limit)
 
@@ -110,7 +108,7 @@ class DeadEntryDoors:
         dead = self._held()
         if ids is None:
             return await dead.count()
-        return await _count_left(ids, lambda after: dead.letters(after=after, limit=_LEFT_PAGE))
+        return await _count_left(ids, lambda after: dead.letters(after=after, limit=PAGE_MAX))
 
     def _held(self) -> BusDeadLetters:
         if self._dead is None:
@@ -132,7 +130,7 @@ class DeadBatchDoors:
 
     async def page(self, request: Request) -> Response:
         """Show a page; of each batch what names it, not its samples."""
-        page = page_asked(request, default=_PAGE_DEFAULT)
+        page = page_asked(request, default=LETTER_PAGE)
         letters = await self._held().letters()
         # A letter that is gone was pushed out by the bounds with all before it: the oldest that is
         # left is then the next.
@@ -187,14 +185,12 @@ async def _count_left(
 ) -> int:
     """Return how many of `ids` are among letters that are read page by page."""
     left, after = 0, ""
-    page: Sequence[_Letter] = ()
-    while not after or len(page) == _LEFT_PAGE:
+    while True:
         page = await page_behind(after)
         left += sum(letter.letter_id in ids for letter in page)
-        if not page:
-            break
+        if len(page) < PAGE_MAX:
+            return left
         after = page[-1].letter_id
-    return left
 
 
 async def _chosen(request: Request, bodies: Bodies) -> frozenset[str] | None:

@@ -21,6 +21,7 @@ __all__ = [
     "AFTER_CHARS_MAX",
     "INT64_MAX",
     "LETTER_ID_CHARS_MAX",
+    "LETTER_PAGE",
     "METRIC_CHARS_MAX",
     "PAGE_MAX",
     "STEP_MS",
@@ -40,6 +41,7 @@ INT64_MAX: Final = (1 << 63) - 1
 PAGE_MAX: Final = 500
 AFTER_CHARS_MAX: Final = 512
 LETTER_ID_CHARS_MAX: Final = 200
+LETTER_PAGE: Final = 100
 METRIC_CHARS_MAX: Final = 1024
 STEP_MS: Final = 30_000
 STEP_MS_MIN: Final = 1_000

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ahcollector._openapi import JSON, Answer, Parameter, Place, Schema, error_answers, reference
-from ahcollector.admin._answers import CONFLICT
+from ahcollector.admin._answers import CONFLICT, CONFLICT_STATUS
 from ahcollector.admin._params import AFTER_CHARS_MAX, INT64_MAX, PAGE_MAX
 from ahcollector.admin._schemas import IDENTITY
 from ahwire.status import HTTP_STATUS, Code
@@ -24,7 +24,6 @@ __all__ = [
 PREFIX: Final = "/admin/v1"
 
 ERROR_MEDIA: Final[Mapping[str, Schema]] = {JSON: reference("Error")}
-_CONFLICT_STATUS: Final = 409
 _ALWAYS: Final = (
     (Code.BAD_REQUEST, "a parameter or the body is not what it must be"),
     (Code.UNAUTHORIZED, "the admin token is missing or wrong"),
@@ -35,7 +34,7 @@ _ALWAYS: Final = (
 
 def _errors(more: Iterable[tuple[Code | str, str]]) -> tuple[Answer, ...]:
     codes = (
-        (_CONFLICT_STATUS if code == CONFLICT else HTTP_STATUS[Code(code)], str(code), when)
+        (CONFLICT_STATUS if code == CONFLICT else HTTP_STATUS[Code(code)], str(code), when)
         for code, when in (*_ALWAYS, *more)
     )
     return error_answers(codes, media=ERROR_MEDIA, examples=True)

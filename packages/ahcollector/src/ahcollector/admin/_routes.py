@@ -21,6 +21,7 @@ from ahcollector.admin import _examples as examples
 from ahcollector.admin._answers import CONFLICT
 from ahcollector.admin._params import (
     LETTER_ID_CHARS_MAX,
+    LETTER_PAGE,
     METRIC_CHARS_MAX,
     PAGE_MAX,
     STEP_MS,
@@ -36,7 +37,7 @@ from ahcollector.admin._pieces import (
     query_parameter,
 )
 from ahcollector.admin._schemas import IDENTITY
-from ahcollector.store.base import Aggregate
+from ahcollector.store.base import RANGE_POINTS_MAX, Aggregate
 from ahwire.status import Code
 
 __all__ = ["ROUTES"]
@@ -140,7 +141,7 @@ def _series() -> Iterable[Route]:
         name="querySeriesRange",
         summary="Query a metric over time",
         doc="The point at t is the aggregate of the samples in (t - step, t]; steps without a"
-        " sample are absent. At most 11,000 steps.",
+        f" sample are absent. At most {RANGE_POINTS_MAX:,} steps.",
         tag=tag,
         parameters=(
             _COMPANY,
@@ -278,7 +279,7 @@ def _dead_of(
         name=f"list{name}",
         summary=f"List {what}",
         tag="dead letters",
-        parameters=paging(100, "letter"),
+        parameters=paging(LETTER_PAGE, "letter"),
         answers=answers(
             f"{page}Page", "A page.", {"letters": [example], "next_after": None}, missing
         ),
