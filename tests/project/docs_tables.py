@@ -8,21 +8,15 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
+from http_reference import http_page, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "reference"
 TABLE = re.compile(r"(<!-- table ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def rows(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown; empty cells stay empty, bars are escaped."""
-    every = [heads, ["---"] * len(heads), *lines]
-    escaped = ([str(cell).replace("|", "\\|") for cell in line] for line in every)
-    return "".join("| " + " | ".join(line) + " |\n" for line in escaped)
 
 
 def code(text: object) -> str:
@@ -148,11 +142,11 @@ def limits() -> str:
 
 
 def http_admin() -> str:
-    return str(importlib.import_module("http_reference").http_page("ahcollector.admin"))
+    return http_page("ahcollector.admin")
 
 
 def http_agent() -> str:
-    return str(importlib.import_module("http_reference").http_page("ahcollector.ingest"))
+    return http_page("ahcollector.ingest")
 
 
 TABLES = {

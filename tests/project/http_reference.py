@@ -10,8 +10,8 @@ JSON = "application/json"
 WIDTH = 100
 
 
-def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown; bars are escaped."""
+def rows(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown; empty cells stay empty, bars are escaped."""
     every = [heads, ["---"] * len(heads), *lines]
     escaped = ([str(cell).replace("|", "\\|") for cell in line] for line in every)
     return "".join("| " + " | ".join(line) + " |\n" for line in escaped)
@@ -44,7 +44,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
         pieces.append(operation["description"] + "\n")
     if "parameters" in operation:
         pieces.append(
-            table(
+            rows(
                 ("parameter", "in", "values", "what it is"),
                 (
                     (
@@ -66,7 +66,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
         (status, _media(one.get("content", {})), one["description"])
         for status, one in operation["responses"].items()
     )
-    pieces.append(table(("status", "body", "when"), answers))
+    pieces.append(rows(("status", "body", "when"), answers))
     return "\n".join(pieces)
 
 
@@ -147,7 +147,7 @@ def _object(schema: Mapping[str, Any]) -> str:
         )
         for name, one in schema["properties"].items()
     )
-    return f"{said}\n\n" + table(("field", "values", "what it is"), fields)
+    return f"{said}\n\n" + rows(("field", "values", "what it is"), fields)
 
 
 def _values(schema: Mapping[str, Any]) -> str:
