@@ -12,6 +12,7 @@ from attrs import field, fields, frozen
 
 from ahrules._arguments import expect
 from ahrules._limiter import RateLimit
+from ahrules._predicates import CONDITION, GROUPS
 from ahrules._reading import Faults, join
 from ahrules._rule import NotificationRule
 from ahrules._rule_parts import Filters, RuleSchedule
@@ -21,8 +22,6 @@ from ahwire.notification import Recipient
 
 # What is written nests no deeper; what does is told by whoever reads it.
 _DEPTH_MAX: Final = 32
-_GROUPS: Final = ("not", "all", "any")
-_CONDITION: Final = ("field", "op", "value")
 
 
 @frozen
@@ -41,10 +40,10 @@ class _PredicateShape(_Shape):
     """A condition, a group of predicates, or a lookup, which carries along what it likes."""
 
     def of(self, written: Mapping[str, object]) -> "_Shape | None":
-        for kind in _GROUPS:
+        for kind in GROUPS:
             if kind in written:
                 return _Shape((kind,), {kind: self})
-        return None if "lookup" in written else _Shape(_CONDITION)
+        return None if "lookup" in written else _Shape(CONDITION)
 
 
 def _shape(contract: Any, **inner: _Shape) -> _Shape:

@@ -110,8 +110,11 @@ Predicate: TypeAlias = Condition | Not | All | AnyOf | Lookup
 _ORDERED: Final = frozenset({Op.GT, Op.GTE, Op.LT, Op.LTE})
 _LISTS: Final = frozenset({Op.IN, Op.NOT_IN})
 _TEXTS: Final = frozenset({Op.STARTS_WITH, Op.MATCHES})
-_GROUPS: Final = ("not", "all", "any")
-_KINDS: Final = ("field", *_GROUPS, "lookup")
+CONDITION: Final = ("field", "op", "value")
+"""The fields of a condition."""
+GROUPS: Final = ("not", "all", "any")
+"""The fields that hold further predicates; each stands alone in its object."""
+_KINDS: Final = ("field", *GROUPS, "lookup")
 _OPS: Final = members(Op)
 
 
@@ -137,7 +140,7 @@ class PredicateReader:
             return None
         kinds = [name for name in _KINDS if name in found]
         # A lookup may carry a `field` along; it is its own affair.
-        if "lookup" in kinds and not set(kinds) & set(_GROUPS):
+        if "lookup" in kinds and not set(kinds) & set(GROUPS):
             return self._lookup(path, found)
         if len(kinds) != 1:
             self.faults.add(path, "must have exactly one of 'field', 'not', 'all', 'any', 'lookup'")
@@ -205,7 +208,7 @@ class PredicateReader:
         return None if name is None else Lookup(name=name, arguments=json.loads(text))
 
     def _condition(self, path: str, found: Mapping[str, object]) -> Condition | None:
-        self.faults.unknown_fields(path, found, ("field", "op", "value"))
+        self.faults.unknown_fields(path, found, CONDITION)
         name = self.faults.text(join(path, "field"), found["field"])
         if name is not None and not all(name.split(".")):
             self.faults.add(
