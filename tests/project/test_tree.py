@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -64,6 +65,17 @@ def test_a_package_has_all_that_a_package_has(name, folder):
     missing = [path for path in wanted if not (folder / path).exists()]
     assert not missing
     assert list((folder / "changelog.d").glob("*.md")), "every change has its fragment"
+
+
+@_packages()
+def test_the_fragments_of_a_package_can_be_gathered(name, folder):
+    draft = ("towncrier", "build", "--draft", "--version", "0", "--dir", str(folder))
+    done = subprocess.run(
+        [sys.executable, "-m", *draft], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    kinds = {path.suffixes[-2].removeprefix(".") for path in (folder / "changelog.d").glob("*.md")}
+    assert kinds <= {"feature", "bugfix", "doc", "removal", "misc"}
 
 
 @_packages()
