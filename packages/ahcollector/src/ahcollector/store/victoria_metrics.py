@@ -5,8 +5,8 @@ What it adds to the law of `ahcollector.store.base`:
 * **Visible comes later.** A new sample of a known series can be read after about a second, a new
   series after about ten. `flush` shows everything at once, for tests and before a deletion.
 * **Visible is not durable.** What was written in the last seconds before a kill is lost although it
-  could be read; whoever wrote it must be able to write it again for `tsdb.durable_after` (15 s).
-  An orderly stop loses nothing.
+  could be read, and a `Worker` has acknowledged it by then: who cannot miss it must be able to
+  write it again. An orderly stop loses nothing.
 * **Once only with the flag.** A sample written twice is one only with
   ``-dedup.minScrapeInterval=1ms``; `check` tells when it is missing.
 * **Values are decimal.** Integers up to 2**53 and numbers of up to nine digits come back as they
