@@ -186,7 +186,7 @@ class Identities:
         return row
 
     async def renew(self, agent_id: str) -> RenewGrant:
-        """Gives an active agent a new token; the one in use stays valid for a day.
+        """Gives an active agent a new token; the one in use stays good for `renew_overlap_seconds`.
 
         Raises:
             EnrollRefusedError: the agent is unknown or not active.

@@ -2,9 +2,9 @@
 
 Read it from `assembled` down; `_door`, `_identities`, `_collector`, `_notify` and `_hub` compose
 the sides. With nothing set everything is embedded and this one process plays the hub too; what is
-embedded keeps its state under `state_dir`. With `redis.addr` set, registry, presence and company
-settings are in Redis, so that other processes share them. Collector and hub talk over real HTTP
-even when they are one process, so that what holds here holds when they stand apart.
+embedded keeps its state under `state_dir`. With `redis.addr` set, registry, presence, company
+settings and known series are in Redis, so that other processes share them. Collector and hub talk
+over real HTTP even when they are one process, so that what holds here holds when they stand apart.
 
     ingest ─▶ bus ─▶ worker ─▶ store ◀─ console, admin
        └─▶ presence ─▶ detector ─▶ outbox ─▶ sender ─HTTP▶ hub ─▶ bridge ─▶ broker
