@@ -8,8 +8,8 @@ steady clock, which the detector knows as a blindness.
 
     asked at s0 ──▶ Redis says t ──▶ heard at s1      time = t + (steady - (s0 + s1) / 2)
 
-A reading is as exact as half its round trip, a few milliseconds; one that came slowly is believed
-only as far as it contradicts what is known by more than that.
+A reading is as exact as half its round trip, a few milliseconds; one that contradicts what is known
+by no more than that changes nothing.
 """
 
 from __future__ import annotations
