@@ -20,6 +20,10 @@ class ServerError(Exception):
 
     exit_code = 1
 
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problems))
+
 
 class SettingsError(ServerError):
     """One or more settings cannot be used; nothing was started.
@@ -30,8 +34,7 @@ class SettingsError(ServerError):
     exit_code = 3
 
     def __init__(self, problems: Sequence[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("; ".join(self.problems))
+        super().__init__(*problems)
 
 
 class DependencyError(ServerError):

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.settings = load_settings(options.config, os.environ)
         return int(anyio.run(options.command, options) or 0)
     except ServerError as error:
-        for line in getattr(error, "problems", (str(error),)):
+        for line in error.problems:
             print(f"ah-server: {line}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:

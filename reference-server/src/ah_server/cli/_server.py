@@ -74,8 +74,8 @@ async def _run(options: argparse.Namespace) -> int:
             [
                 (
                     f"--role {options.role}: a process that does one part needs backends that are"
-                    " shared with the others, and this version has the embedded ones only;"
-                    " run one process with --role all"
+                    " shared with the others, and this version keeps bus, store and outbox in each"
+                    " process; run one process with --role all"
                 )
             ]
         )
@@ -105,7 +105,7 @@ async def _run(options: argparse.Namespace) -> int:
         if settings.log.format != "json":
             raise
         # Whoever reads the log as JSON reads the last word as JSON too.
-        for problem in getattr(error, "problems", (str(error),)):
+        for problem in error.problems:
             _log.error("%s", problem)  # the sentence is for the operator
         return error.exit_code
     return 0
