@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import anyio
 
 from ahcollector.errors import CollectorError
 
-__all__ = ["Check", "dependencies"]
+__all__ = ["Check", "dependencies", "readiness"]
 
 Check = Callable[[], Awaitable[None]]
 """Returns when a dependency can be used, else raises CollectorError, OSError or TimeoutError."""
 
 _CHECK_SECONDS = 2.0
+_READY = 200
+_NOT_READY = 503
+
+
+async def readiness(checks: Mapping[str, Check]) -> tuple[dict[str, Any], int]:
+    """Return what ``/readyz`` of a door answers: a body for JSON, and the status."""
+    found = await dependencies(checks)
+    if all(state == "ok" for state in found.values()):
+        return {"status": "ready", "checks": found}, _READY
+    return {"status": "not ready", "checks": found}, _NOT_READY
 
 
 async def dependencies(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ahcollector._readiness import Check, dependencies
+from ahcollector._readiness import Check, readiness
 from ahcollector.admin._document import openapi_document
 from ahcollector.errors import RegistryError, RequestRefusedError
 from ahcollector.metrics import REGISTRY_AGENTS, PrometheusMetrics
@@ -46,12 +46,8 @@ class ProcessDoors:
 
     async def ready(self, _request: Request) -> Response:
         """Ask all dependencies."""
-        found = await dependencies(self._checks)
-        ready = all(state == "ok" for state in found.values())
-        return JSONResponse(
-            {"status": "ready" if ready else "not ready", "checks": found},
-            status_code=200 if ready else 503,
-        )
+        body, status = await readiness(self._checks)
+        return JSONResponse(body, status_code=status)
 
     async def exposition(self, _request: Request) -> Response:
         """Show the metrics; the agents are counted now, since they change at several places."""

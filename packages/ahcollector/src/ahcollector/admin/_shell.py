@@ -98,8 +98,7 @@ class Shell:
         return response
 
     def _name(self, request: Request) -> str:
-        fresh = f"{self._rng.getrandbits(64):016x}"
-        named = request_id(request.headers.get("x-request-id"), fresh)
+        named = request_id(request.headers.get("x-request-id"), self._rng)
         request.state.request_id = named
         return named
 

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from ahcollector._readiness import Check, dependencies
+from ahcollector._readiness import Check, readiness
 from ahcollector._request_ids import request_id
 from ahcollector.errors import RequestRefusedError
 from ahcollector.ingest._answers import refusal_answer
@@ -110,8 +110,7 @@ class Shell:
     def _name(self, request: Request) -> str:
         known = getattr(request.state, "request_id", None)
         if known is None:
-            fresh = f"{self._rng.getrandbits(64):016x}"
-            known = request_id(request.headers.get("x-request-id"), fresh)
+            known = request_id(request.headers.get("x-request-id"), self._rng)
             request.state.request_id = known
         return str(known)
 
@@ -142,9 +141,5 @@ class Probes:
 
     async def ready(self, _request: Request) -> Response:
         """Ask all dependencies at once, each for at most two seconds."""
-        found = await dependencies(self._checks)
-        ready = all(state == "ok" for state in found.values())
-        return JSONResponse(
-            {"status": "ready" if ready else "not ready", "checks": found},
-            status_code=200 if ready else 503,
-        )
+        body, status = await readiness(self._checks)
+        return JSONResponse(body, status_code=status)
