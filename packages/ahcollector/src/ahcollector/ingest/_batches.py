@@ -16,11 +16,12 @@ from ahcollector.budget.series_budget import SeriesBudget
 from ahcollector.bus.base import Bus, SampleBatch, StoredSeries
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError, RequestRefusedError
+from ahcollector.ingest._body import as_refusals
 from ahcollector.ingest._gate import Pass
 from ahcollector.ingest.limits import IngestLimits
 from ahcollector.metrics import INGEST_DROPPED_POINTS, INGEST_POINTS, INGEST_SERIES_REFUSED, Metrics
 from ahcollector.presence.base import AgentRef
-from ahwire import BadBodyError, TooLargeError, now_ms
+from ahwire import now_ms
 from ahwire.agent_pb2 import MetricsAck, MetricsBatch, RejectedSeries
 from ahwire.batch import Judged, RawBatch, SeriesKey, Validator
 from ahwire.status import Code
@@ -204,12 +205,8 @@ class BatchIntake:
         """
         agent = passed.agent
         received_at_ms = now_ms(self._clock)
-        try:
+        with as_refusals():
             judged = await self._judged(batch, received_at_ms, agent.agent_id)
-        except TooLargeError as error:
-            raise RequestRefusedError(Code.TOO_LARGE, str(error)) from error
-        except BadBodyError as error:
-            raise RequestRefusedError(Code.BAD_REQUEST, str(error)) from error
         over = await self._over_budget(agent.agent_id, judged.keys)
         # What is refused comes at another time, or never.
         self._validator.remember(judged, without=over, owner=agent.agent_id)

@@ -20,9 +20,10 @@ import anyio.to_thread
 import attrs
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
+from starlette.requests import Request
 
 from ahcollector.errors import RequestRefusedError
-from ahcollector.ingest._headers import Format
+from ahcollector.ingest._headers import Format, body_format, content_coding, declared_bytes
 from ahcollector.ingest._wire_count import PieceCounter
 from ahwire import BadBodyError, TooLargeError, UnsupportedEncodingError
 from ahwire.agent_pb2 import MetricsBatch, Series
@@ -33,18 +34,23 @@ from ahwire.status import Code
 
 __all__ = [
     "JSON_BYTES_AT_ONCE",
+    "PROTOBUF_BYTES_AT_ONCE",
     "BodyReader",
     "JsonCount",
     "as_refusals",
     "interval_named",
     "parse",
     "read_body",
+    "read_sent",
     "refuse_wide_json",
     "render",
 ]
 
 JSON_BYTES_AT_ONCE = 16 << 10
-"""Smaller bodies of JSON are parsed in less time than another thread takes to begin."""
+"""Smaller bodies of JSON are parsed on the event loop: they take it some milliseconds."""
+
+PROTOBUF_BYTES_AT_ONCE = 256 << 10
+"""Larger bodies of other protocols take longer than other requests should wait for."""
 
 _JSON_DEPTH_MAX = 16
 _THREADS_MAX = 2
@@ -192,6 +198,28 @@ def as_refusals() -> Iterator[None]:
         raise RequestRefusedError(Code.TOO_LARGE, str(error)) from error
     except BadBodyError as error:
         raise RequestRefusedError(Code.BAD_REQUEST, str(error)) from error
+    except UnsupportedEncodingError as error:
+        raise RequestRefusedError(Code.UNSUPPORTED_ENCODING, str(error)) from error
+
+
+async def read_sent(
+    request: Request, *, compressed_bytes_max: int, plain_bytes_max: int, timeout_seconds: float
+) -> tuple[Format, bytes]:
+    """Return how the body of a request is written, and the plain body: see `read_body`.
+
+    Raises:
+        RequestRefusedError: As of `read_body`, or unsupported_encoding: another content type.
+    """
+    form = body_format(request.headers.get("content-type"))
+    body = await read_body(
+        request.stream(),
+        coding=content_coding(request.headers),
+        declared_bytes=declared_bytes(request.headers),
+        compressed_bytes_max=compressed_bytes_max,
+        plain_bytes_max=plain_bytes_max,
+        timeout_seconds=timeout_seconds,
+    )
+    return form, body
 
 
 def refuse_wide_json(
@@ -238,24 +266,18 @@ async def read_body(
     pieces: list[bytes] = []
     arrived = 0
     try:
-        inflate = Decompressor(coding, plain_bytes_max)
-        with anyio.fail_after(timeout_seconds):
+        with as_refusals(), anyio.fail_after(timeout_seconds):
+            inflate = Decompressor(coding, plain_bytes_max)
             async for chunk in chunks:
                 arrived += len(chunk)
                 if arrived > compressed_bytes_max:
                     raise _too_large(f"body is over {compressed_bytes_max} bytes: split it")
                 pieces.append(inflate.feed(chunk))
-        pieces.append(inflate.finish())
+            pieces.append(inflate.finish())
     except TimeoutError:
         raise RequestRefusedError(
             Code.TIMEOUT, f"body did not arrive within {timeout_seconds:g} s: send it again"
         ) from None
-    except UnsupportedEncodingError as error:
-        raise RequestRefusedError(Code.UNSUPPORTED_ENCODING, str(error)) from error
-    except TooLargeError as error:
-        raise _too_large(str(error)) from error
-    except BadBodyError as error:
-        raise RequestRefusedError(Code.BAD_REQUEST, str(error)) from error
     return b"".join(pieces)
 
 

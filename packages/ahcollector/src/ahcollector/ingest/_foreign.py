@@ -14,6 +14,7 @@ sent at any status under 500. So what can pass at a later try is answered 503 he
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -29,10 +30,10 @@ from ahcollector.ingest.limits import IngestLimits
 from ahcollector.metrics import INGEST_DROPPED_POINTS, Metrics
 from ahwire.agent_pb2 import MetricsAck, MetricsBatch
 from ahwire.batch import count_points
-from ahwire.limits import MAX_RETRY_AFTER_SENT_SECONDS
 from ahwire.status import HTTP_STATUS, Code
 
 __all__ = [
+    "NAME_CHARS_SHOWN",
     "ForeignDoor",
     "Read",
     "Refused",
@@ -40,13 +41,19 @@ __all__ = [
     "Translate",
     "Translated",
     "foreign_status",
+    "log_refused",
     "refused_series",
     "retry_after_seconds",
+    "shortened",
     "told",
 ]
 
+_log = logging.getLogger("ahcollector.ingest")
+
+NAME_CHARS_SHOWN = 60
+"""How much of a metric's name a sender is told."""
+
 _REASONS_MAX = 10
-_NAME_CHARS_SHOWN = 60
 _RETRY_SECONDS = 5.0
 _UNAVAILABLE = 503
 
@@ -218,7 +225,7 @@ def _judged(batch: MetricsBatch, ack: MetricsAck) -> tuple[Refused, ...]:
 def refused_series(name: str, code: str, points: int) -> Refused:
     """Return that points of a series are refused under a code of the judgement, in words."""
     why = _WHY.get(code, "it is refused")
-    reason = f"series {name[:_NAME_CHARS_SHOWN]!r}: {why}"
+    reason = f"series {name[:NAME_CHARS_SHOWN]!r}: {why}"
     return Refused(reason=reason, code=code, points=points)
 
 
@@ -235,6 +242,24 @@ def told(refused: Iterable[Refused], *, reasons_max: int = _REASONS_MAX) -> list
     return [*lines, f"and {left} more reasons"] if left else lines
 
 
+def shortened(text: str, chars_max: int) -> str:
+    """Return a text, cut with a mark where it is longer."""
+    return text if len(text) <= chars_max else f"{text[: chars_max - 4]} ..."
+
+
+def log_refused(request: Request, reason: str) -> None:
+    """Write to our log too what a sender is told of what is not stored."""
+    _log.info(
+        "points refused",
+        extra={
+            "request_id": request.state.request_id,
+            "path": request.url.path,
+            "agent_id": request.state.agent_id,
+            "reason": reason,
+        },
+    )
+
+
 def foreign_status(code: Code) -> int:
     """Return the HTTP status of a refusal at a door of another protocol."""
     return _UNAVAILABLE if code in _LATER else HTTP_STATUS[code]
@@ -245,4 +270,4 @@ def retry_after_seconds(refusal: RequestRefusedError) -> float | None:
     if foreign_status(refusal.code) != _UNAVAILABLE:
         return None
     seconds = refusal.retry_after_seconds
-    return min(_RETRY_SECONDS if seconds is None else seconds, MAX_RETRY_AFTER_SENT_SECONDS)
+    return _RETRY_SECONDS if seconds is None else seconds

@@ -21,6 +21,8 @@ __all__ = [
     "body_format",
     "check_protocol",
     "client_ip",
+    "content_coding",
+    "declared_bytes",
     "etag_matches",
     "ip_key",
     "token_hash",
@@ -32,6 +34,8 @@ _TOKEN_CHARS_MAX = 1024
 # Of two of them, two readers could take different ones.
 _ONCE = ("Authorization", "Content-Length")
 _IPV6_CLIENT_BITS = 64
+# More than any limit, and few enough to be a number.
+_LENGTH_DIGITS_MAX = 20
 
 
 class Format(Enum):
@@ -95,6 +99,17 @@ def body_format(content_type: str | None) -> Format:
             f"content type {media[:60]!r} is not read: send {Format.PROTOBUF.value} or "
             f"{Format.JSON.value}",
         ) from None
+
+
+def content_coding(headers: Headers) -> str | None:
+    """Return all codings that a body has, joined by commas; None: none is named."""
+    return ", ".join(headers.getlist("content-encoding")) or None
+
+
+def declared_bytes(headers: Headers) -> int | None:
+    """Return how long a body is said to be; None: it is not said, or not as a number."""
+    text = headers.get("content-length", "")
+    return int(text[:_LENGTH_DIGITS_MAX]) if text.isascii() and text.isdigit() else None
 
 
 def answer_format(accept: str | None, content_type: str | None) -> Format:

@@ -23,8 +23,6 @@ status  when
 from __future__ import annotations
 
 import functools
-import logging
-import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -42,14 +40,15 @@ from starlette.responses import Response
 
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import RequestRefusedError
-from ahcollector.ingest._answers import answer
+from ahcollector.ingest._answers import answer, refusal_headers
 from ahcollector.ingest._body import (
     JSON_BYTES_AT_ONCE,
+    PROTOBUF_BYTES_AT_ONCE,
     BodyReader,
     JsonCount,
     as_refusals,
     parse,
-    read_body,
+    read_sent,
     refuse_wide_json,
 )
 from ahcollector.ingest._foreign import (
@@ -58,7 +57,9 @@ from ahcollector.ingest._foreign import (
     Taken,
     Translated,
     foreign_status,
+    log_refused,
     retry_after_seconds,
+    shortened,
     told,
 )
 from ahcollector.ingest._headers import Format, body_format
@@ -69,8 +70,6 @@ from ahwire import now_ms
 from ahwire.status import Code
 
 __all__ = ["OtlpDoor"]
-
-_log = logging.getLogger("ahcollector.ingest")
 
 _UNAVAILABLE = 503
 _TEXT_CHARS_MAX = 2000
@@ -83,8 +82,6 @@ _PIECES_BESIDE = 4
 _PIECES_A_LABEL = 2
 # A point with few attributes, in JSON: an attribute is two objects, and its metric may have two.
 _JSON_OBJECTS_A_POINT = 15
-# What takes longer to understand than other requests should wait for.
-_BYTES_AT_ONCE = 256 << 10
 
 _EXPORTS = PieceCounter(ExportMetricsServiceRequest)
 
@@ -134,15 +131,7 @@ class OtlpDoor:
             reply.partial_success.CopyFrom(
                 ExportMetricsPartialSuccess(rejected_data_points=rejected, error_message=text)
             )
-            _log.info(
-                "points refused",
-                extra={
-                    "request_id": request.state.request_id,
-                    "path": request.url.path,
-                    "agent_id": request.state.agent_id,
-                    "reason": text,
-                },
-            )
+            log_refused(request, text)
         return answer(reply, _format(request))
 
     def refuse(self, request: Request, refusal: RequestRefusedError) -> Response:
@@ -152,11 +141,6 @@ class OtlpDoor:
         if refusal.code is Code.SERVER_ERROR:
             # At a 500 a sender drops what it has.
             status, seconds = _UNAVAILABLE, self._limits.bus_full_retry_seconds
-        headers = {"X-AH-Code": refusal.code.value}
-        if seconds is not None:
-            headers["Retry-After"] = str(max(1, math.ceil(seconds)))
-        if refusal.code is Code.UNAUTHORIZED:
-            headers["WWW-Authenticate"] = "Bearer"
         body = Status(
             code=_RPC_CODES.get(refusal.code, code_pb2.UNKNOWN),
             message=str(refusal)[:_TEXT_CHARS_MAX],
@@ -164,6 +148,7 @@ class OtlpDoor:
         if refusal.code is Code.BAD_REQUEST:
             fault = BadRequest.FieldViolation(field="body", description=body.message)
             body.details.add().Pack(BadRequest(field_violations=[fault]))
+        headers = refusal_headers(refusal.code, seconds)
         return answer(body, _format(request), status=status, headers=headers)
 
 
@@ -177,18 +162,14 @@ class _Reading:
         self.exported: Exported | None = None
 
     async def translate(self, request: Request, read: Read) -> Translated:
-        form = body_format(request.headers.get("content-type"))
-        declared = request.headers.get("content-length", "")
-        body = await read_body(
-            request.stream(),
-            coding=", ".join(request.headers.getlist("content-encoding")) or None,
-            declared_bytes=int(declared) if declared.isascii() and declared.isdigit() else None,
+        form, body = await read_sent(
+            request,
             compressed_bytes_max=self._limits.compressed_bytes_max,
             plain_bytes_max=self._limits.plain_bytes_max,
             timeout_seconds=self._limits.body_timeout_seconds,
         )
         read(len(body))
-        at_once = JSON_BYTES_AT_ONCE if form is Format.JSON else _BYTES_AT_ONCE
+        at_once = JSON_BYTES_AT_ONCE if form is Format.JSON else PROTOBUF_BYTES_AT_ONCE
         self.exported = await self._reader.aside(
             functools.partial(self._understood, body, form, now_ms(self._clock)),
             slow=len(body) > at_once,
@@ -242,4 +223,4 @@ def _rejected_data_points(exported: Exported, taken: Taken) -> int:
 
 def _told(taken: Taken, warnings: Sequence[str]) -> str:
     text = "; ".join([*told(taken.refused), *taken.warnings, *warnings])
-    return text if len(text) <= _TEXT_CHARS_MAX else f"{text[: _TEXT_CHARS_MAX - 4]} ..."
+    return shortened(text, _TEXT_CHARS_MAX)

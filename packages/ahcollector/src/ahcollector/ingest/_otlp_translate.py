@@ -26,7 +26,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 
 from ahcollector.errors import RequestRefusedError
-from ahcollector.ingest._foreign import Refused, Translated
+from ahcollector.ingest._foreign import NAME_CHARS_SHOWN, Refused, Translated
 from ahcollector.ingest._otlp_labels import Labeller, Labels, Unfit
 from ahcollector.ingest._otlp_points import Point, fault_of, kept_free, parts_of, size_of
 from ahwire.agent_pb2 import MetricsBatch, Series
@@ -42,9 +42,7 @@ NO_DATA_POINT = -1
 
 _NS_PER_MS = 1_000_000
 _YEAR_NS = 366 * 24 * 3600 * 1_000_000_000
-_NAME_CHARS_SHOWN = 60
 _TARGET = "target_info"
-NO_DATA_POINT = -1
 # Attributes of resources that may come for each point that may; they are few and looked through.
 _RESOURCE_ATTRIBUTES_OVER = 10
 # About what a sample takes beside its name and its labels, and a label beside its texts.
@@ -290,7 +288,7 @@ class _Translation:
     def _refuse(self, metric: Metric, unfit: Unfit, points: int = 1) -> None:
         if not points:
             return
-        name = metric.name[:_NAME_CHARS_SHOWN]
+        name = metric.name[:NAME_CHARS_SHOWN]
         self._refused[f"metric {name!r}: {unfit.reason}", unfit.code] += points
 
 

@@ -13,6 +13,7 @@ status  when
 403     the agent was revoked
 413     over a limit of size
 415     another type or coding: only snappy's block format of the two messages is read
+500     there is a defect here
 503     over the rate, the bus is full, the hub cannot be asked, or the body came too slowly;
         ``Retry-After`` says when to try again
 ======  ===========================================================================================
@@ -23,8 +24,6 @@ status  when
 from __future__ import annotations
 
 import functools
-import logging
-import math
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
@@ -35,16 +34,20 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import PlainTextResponse, Response
 
 from ahcollector.errors import RequestRefusedError
-from ahcollector.ingest._body import BodyReader, as_refusals, read_body
+from ahcollector.ingest._answers import refusal_headers
+from ahcollector.ingest._body import PROTOBUF_BYTES_AT_ONCE, BodyReader, as_refusals, read_body
 from ahcollector.ingest._foreign import (
     ForeignDoor,
     Read,
     Taken,
     Translated,
     foreign_status,
+    log_refused,
     retry_after_seconds,
+    shortened,
     told,
 )
+from ahcollector.ingest._headers import content_coding, declared_bytes
 from ahcollector.ingest._remote_write_bodies import translate_1, translate_2
 from ahcollector.ingest._snappy import inflate
 from ahcollector.ingest._wire_count import PieceCounter
@@ -53,8 +56,6 @@ from ahwire.remote_write_pb2 import Request, WriteRequest
 from ahwire.status import Code
 
 __all__ = ["RemoteWriteDoor", "Version", "version_named"]
-
-_log = logging.getLogger("ahcollector.ingest")
 
 _MEDIA_TYPE = "application/x-protobuf"
 _CODING = "snappy"
@@ -66,8 +67,6 @@ _HEADER_CHARS_SHOWN = 80
 
 # A series' name, a sample, metadata, and symbols, beside the series and its labels.
 _PIECES_BESIDE = 9
-# What takes longer to understand than other requests should wait for.
-_BYTES_AT_ONCE = 256 << 10
 
 M = TypeVar("M", WriteRequest, Request)
 
@@ -126,15 +125,7 @@ class RemoteWriteDoor:
         if not taken.refused:
             return Response(status_code=_NO_CONTENT, headers=headers)
         text = _refused_text(taken)
-        _log.info(
-            "points refused",
-            extra={
-                "request_id": request.state.request_id,
-                "path": request.url.path,
-                "agent_id": request.state.agent_id,
-                "reason": text,
-            },
-        )
+        log_refused(request, text)
         return PlainTextResponse(
             text,
             status_code=_BAD_REQUEST,
@@ -143,29 +134,25 @@ class RemoteWriteDoor:
 
     def refuse(self, request: HttpRequest, refusal: RequestRefusedError) -> Response:
         """Answer a request of which nothing was taken."""
-        headers = {"X-AH-Code": refusal.code.value, "Cache-Control": "no-store"}
-        seconds = retry_after_seconds(refusal)
-        if seconds is not None:
-            headers["Retry-After"] = str(max(1, math.ceil(seconds)))
-        if refusal.code is Code.UNAUTHORIZED:
-            headers["WWW-Authenticate"] = "Bearer"
+        headers = refusal_headers(refusal.code, retry_after_seconds(refusal))
         return PlainTextResponse(
             _one_line(str(refusal)),
             status_code=foreign_status(refusal.code),
-            headers={**headers, **_written(request, 0)},
+            headers={"Cache-Control": "no-store", **headers, **_written(request, 0)},
         )
 
     async def _translate(self, request: HttpRequest, read: Read) -> Translated:
         version = version_named(request.headers.get("content-type"))
         if version is None:
             raise _not_read("content type", request.headers.get("content-type"), _MEDIA_TYPE)
-        coding = ", ".join(request.headers.getlist("content-encoding"))
-        if coding.strip().lower() != _CODING:
-            raise _not_read("content coding", coding or None, _CODING)
+        coding = content_coding(request.headers)
+        if (coding or "").strip().lower() != _CODING:
+            raise _not_read("content coding", coding, _CODING)
         plain = await self._plain(request)
         read(len(plain))
         return await self._reader.aside(
-            functools.partial(self._understood, plain, version), slow=len(plain) > _BYTES_AT_ONCE
+            functools.partial(self._understood, plain, version),
+            slow=len(plain) > PROTOBUF_BYTES_AT_ONCE,
         )
 
     def _understood(self, plain: bytes, version: Version) -> Translated:
@@ -180,12 +167,11 @@ class RemoteWriteDoor:
         return translate_1(one, limits=batch, bytes_max=bytes_max)
 
     async def _plain(self, request: HttpRequest) -> bytes:
-        declared = request.headers.get("content-length", "")
         most = self._limits.compressed_bytes_max
         block = await read_body(
             request.stream(),
             coding=None,
-            declared_bytes=int(declared) if declared.isascii() and declared.isdigit() else None,
+            declared_bytes=declared_bytes(request.headers),
             compressed_bytes_max=most,
             plain_bytes_max=most,
             timeout_seconds=self._limits.body_timeout_seconds,
@@ -230,8 +216,7 @@ def _refused_text(taken: Taken) -> str:
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _TEXT_CHARS_MAX else f"{line[: _TEXT_CHARS_MAX - 4]} ..."
+    return shortened(" ".join(text.split()), _TEXT_CHARS_MAX)
 
 
 def _written(request: HttpRequest, samples: int) -> dict[str, str]:

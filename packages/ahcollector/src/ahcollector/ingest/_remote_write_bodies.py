@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from ahcollector.errors import RequestRefusedError
-from ahcollector.ingest._foreign import Refused, Translated, refused_series
+from ahcollector.ingest._foreign import NAME_CHARS_SHOWN, Refused, Translated, refused_series
 from ahwire.agent_pb2 import MetricsBatch
 from ahwire.batch import TOO_LONG, TOO_MANY_LABELS
 from ahwire.limits import Limits
@@ -46,7 +46,6 @@ __all__ = ["translate_1", "translate_2"]
 _NAME = "__name__"
 _STALE_BITS = struct.pack("<Q", 0x7FF0_0000_0000_0002)
 _DOUBLE = struct.Struct("<d")
-_NAME_CHARS_SHOWN = 60
 # Labels that a series may have for each that it may keep, as in the judgement of batches: the
 # others are reserved, double or empty.
 _LABELS_OVER = 2
@@ -307,5 +306,5 @@ class _Kind:
     def refused(self, code: str, why: str) -> tuple[Refused, ...]:
         if not self._count:
             return ()
-        example = f" (series {self._example[:_NAME_CHARS_SHOWN]!r})" if self._example else ""
+        example = f" (series {self._example[:NAME_CHARS_SHOWN]!r})" if self._example else ""
         return (Refused(reason=f"{why}{example}", code=code, points=self._count),)

@@ -39,7 +39,7 @@ from ahcollector.errors import HubError
 from ahcollector.hub.base import Hub
 from ahcollector.ingest._answers import answer
 from ahcollector.ingest._batches import BatchIntake
-from ahcollector.ingest._body import BodyReader, interval_named, read_body
+from ahcollector.ingest._body import BodyReader, interval_named, read_sent
 from ahcollector.ingest._document import show_document
 from ahcollector.ingest._foreign import ForeignDoor
 from ahcollector.ingest._gate import Gate, Pass
@@ -47,7 +47,6 @@ from ahcollector.ingest._headers import (
     Format,
     IPNetwork,
     answer_format,
-    body_format,
     client_ip,
     etag_matches,
 )
@@ -284,14 +283,9 @@ class _Doors:
     async def _body(
         self, request: Request, compressed_bytes_max: int, plain_bytes_max: int
     ) -> tuple[Format, bytes]:
-        form = body_format(request.headers.get("content-type"))
-        declared = request.headers.get("content-length", "")
-        body = await read_body(
-            request.stream(),
-            coding=", ".join(request.headers.getlist("content-encoding")) or None,
-            declared_bytes=int(declared) if declared.isascii() and declared.isdigit() else None,
+        return await read_sent(
+            request,
             compressed_bytes_max=compressed_bytes_max,
             plain_bytes_max=plain_bytes_max,
             timeout_seconds=self._limits.body_timeout_seconds,
         )
-        return form, body
