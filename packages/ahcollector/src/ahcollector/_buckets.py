@@ -14,8 +14,8 @@ K = TypeVar("K", bound=Hashable)
 class Buckets(Generic[K]):
     """One token bucket a key, bounded: the keys not used for longest are forgotten, that is, full.
 
-    A bucket holds up to `burst` tokens and fills steadily. Instants are of a steady clock; one that
-    goes back fills nothing.
+    A bucket holds up to `burst` tokens and fills steadily; it may owe some. Instants are of a
+    steady clock; one that goes back fills nothing.
 
     Args:
         entries_max: How many keys are remembered.
@@ -47,11 +47,10 @@ class Buckets(Generic[K]):
         return wait
 
     def spend(self, key: K, *, now: float, per_second: float, burst: float, amount: float) -> None:
-        """Take tokens, or as many as there are: for what was done already. Arguments of `take`."""
-        wait = self.take(key, now=now, per_second=per_second, burst=burst, amount=amount)
-        if wait:
-            level, since = self._levels[key]
-            self._keep(key, min(level, 0.0), since)
+        """Take tokens for what was done already; what is missing is owed. Arguments of `take`."""
+        self.take(key, now=now, per_second=per_second, burst=burst, amount=0.0)
+        level, since = self._levels[key]
+        self._keep(key, level - amount, since)
 
     def give_back(self, key: K, amount: float) -> None:
         """Put tokens back that were taken for what then could not be done.

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from otlp_exports import export, gauge
 from remote_write_sender import ONE, TWO, block, headers, message_1, message_2, write
+from starlette.requests import ClientDisconnect
 
 from ahcollector._buckets import Buckets
 from ahcollector.errors import RequestRefusedError
@@ -41,7 +42,7 @@ requests = st.tuples(
 @given(sent=st.lists(requests, max_size=40))
 def test_what_is_done_for_an_agent_is_bounded_by_its_rate_whatever_it_sends(sent):
     clock, rate = FakeClock(1_790_000_000.0), Buckets()
-    stored_bytes = refused_bytes = points_taken = 0
+    stored_bytes = refused_bytes = points_taken = inflated = 0
     seconds = 0.0
     for wait, body_bytes, points, refused in sent:
         clock.advance(wait)
@@ -49,6 +50,7 @@ def test_what_is_done_for_an_agent_is_bounded_by_its_rate_whatever_it_sends(sent
         one = toll(rate, clock)
         try:
             one.enter()
+            inflated += body_bytes // (16 * KIB)
             one.read(body_bytes)
             if refused is None:
                 one.understood(points)
@@ -66,6 +68,8 @@ def test_what_is_done_for_an_agent_is_bounded_by_its_rate_whatever_it_sends(sent
     assert points_taken <= most
     assert stored_bytes <= most * KIB
     assert refused_bytes <= most * 256
+    # The last may be owed.
+    assert inflated <= most + 8 * MIB // (16 * KIB)
 
 
 @given(
@@ -86,19 +90,54 @@ def test_what_comes_again_costs_no_more_than_to_have_been_inflated(body_bytes, p
     )
 
 
-def test_a_body_found_bad_while_it_is_inflated_costs_what_a_full_one_does_and_no_debt():
+@pytest.mark.parametrize("code", [Code.BAD_REQUEST, Code.TOO_LARGE, Code.TIMEOUT])
+@pytest.mark.parametrize("wait_seconds", [0.0, 0.02])
+def test_bodies_that_are_not_read_to_their_end_cost_what_full_ones_do(code, wait_seconds):
+    """Also for who has next to nothing left: it was once enough for a bomb that cost 1."""
     clock, rate = FakeClock(1_790_000_000.0), Buckets()
-    for _ in range(20):  # 513 each, of 6,000
+    begun = 0
+    for _ in range(1_000):
+        clock.advance(wait_seconds)
         one = toll(rate, clock)
         try:
             one.enter()
         except RequestRefusedError:
-            break
-        one.refused(Code.TOO_LARGE)
-    else:
-        pytest.fail("20 bombs were inflated at once")
-    clock.advance(0.02)
+            continue
+        begun += 1
+        one.refused(code)
+    # 513 each, of 6,000 at once and 100 a second; the last may be owed.
+    assert 11 <= begun <= (PER_MINUTE + 100 * 1_000 * wait_seconds) // 513 + 1
+
+
+def test_who_has_nothing_left_pays_for_what_is_inflated_and_then_over_the_rate():
+    clock, rate = FakeClock(1_790_000_000.0), Buckets()
+    rate.take("agent-1", now=clock.monotonic(), per_second=100.0, burst=PER_MINUTE, amount=5_999)
+    one = toll(rate, clock)
+    one.enter()
+    with pytest.raises(RequestRefusedError) as refusal:
+        one.read(8 * MIB)
+    one.refused(refusal.value.code)
+    clock.advance(5.0)  # 500 of the 511 that are owed
+    with pytest.raises(RequestRefusedError):
+        toll(rate, clock).enter()
+    clock.advance(0.13)
     toll(rate, clock).enter()
+
+
+async def test_a_sender_that_goes_away_in_its_body_pays_for_what_may_have_been_inflated(make_world):
+    world = make_world(limits=IngestLimits(points_per_minute=600, batch=Limits(points_per_batch=1)))
+    world.hub.active("agent-1", world.token)
+    good = message_1(({"__name__": "m"}, [(world.now_ms, 1.0)]))
+
+    async def cut():
+        yield block(good)
+        raise ClientDisconnect
+
+    for status in (400, 400, 503):
+        response = await world.client.post(
+            "/api/v1/write", content=cut(), headers=headers(world.token)
+        )
+        assert response.status_code == status
 
 
 def without_samples(message):

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
 
 import attrs
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from ahcollector.errors import RequestRefusedError
 from ahcollector.ingest._batches import BatchIntake
@@ -176,6 +176,9 @@ class ForeignDoor:
                 return await self._take(request, passed, translate, toll)
             except RequestRefusedError as refusal:
                 toll.refused(refusal.code)
+                raise
+            except ClientDisconnect:
+                toll.refused(Code.BAD_REQUEST)  # Its body was cut off.
                 raise
 
     async def _take(

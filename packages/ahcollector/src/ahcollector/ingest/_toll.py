@@ -14,8 +14,10 @@ when it is understood  what is over its points, or over 1 for every 1024 bytes w
 =====================  =============================================================================
 
 A body that is refused as it is costs what was taken so far. One that is over the rate, or that the
-bus has no room for, will be sent again; it costs what reading it did, which of an ordinary body is
-nothing.
+bus has no room for, will be sent again; it costs what inflating it did, 1 for every 16 KiB, which
+of an ordinary body is next to nothing. One that does not end, or is found bad while it is inflated,
+costs what inflating the largest would. When there is less than that, the rest is owed: else who has
+next to nothing left could have any number of bodies inflated.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ _UNDERSTOOD_BYTES = 256
 _STORED_BYTES = 1 << 10
 
 _FAULTS = frozenset({Code.BAD_REQUEST, Code.TOO_LARGE})
+_OF_READING = _FAULTS | {Code.TIMEOUT}
 
 
 class Toll:
@@ -91,28 +94,22 @@ class Toll:
         if cost > self._taken:
             self._take_up_to(cost)
         else:
-            self._keep(cost)
+            self._settle(cost)
 
     def refused(self, code: Code) -> None:
         """Settle what a request costs that nothing was taken of."""
-        if code not in _FAULTS:
-            self._keep(self._cost_of_reading())
-        elif self._body_bytes is None:
-            # How far it was inflated until it was found bad is not known.
-            self._rate.spend(
-                self._agent_id,
-                now=self._clock.monotonic(),
-                per_second=self._per_second,
-                burst=self._limits.points_burst,
-                amount=float(self._limits.plain_bytes_max // _INFLATED_BYTES),
-            )
+        if self._body_bytes is not None:
+            if code not in _FAULTS:
+                self._settle(float(self._body_bytes // _INFLATED_BYTES))
+        elif code in _OF_READING:
+            # How far it was inflated by then is not known.
+            self._settle(self._taken + self._limits.plain_bytes_max // _INFLATED_BYTES)
+        else:
+            self._settle(0.0)
 
     @property
     def _per_second(self) -> float:
         return self._limits.points_per_minute / 60.0
-
-    def _cost_of_reading(self) -> float:
-        return self._at_most_burst(float((self._body_bytes or 0) // _INFLATED_BYTES))
 
     def _at_most_burst(self, amount: float) -> float:
         return min(amount, self._limits.points_burst)
@@ -130,11 +127,20 @@ class Toll:
         refuse_over_rate(wait, f"points, over {self._limits.points_per_minute:g} a minute")
         self._taken = max(self._taken, amount)
 
-    def _keep(self, amount: float) -> None:
-        """Give back what was taken over an amount."""
+    def _settle(self, amount: float) -> None:
+        """Give back what was taken over an amount, or take what is missing, also as a debt."""
+        amount = self._at_most_burst(amount)
         if self._taken > amount:
             self._rate.give_back(self._agent_id, self._taken - amount)
-            self._taken = amount
+        elif self._taken < amount:
+            self._rate.spend(
+                self._agent_id,
+                now=self._clock.monotonic(),
+                per_second=self._per_second,
+                burst=self._limits.points_burst,
+                amount=amount - self._taken,
+            )
+        self._taken = amount
 
 
 def refuse_over_rate(wait_seconds: float, what: str) -> None:

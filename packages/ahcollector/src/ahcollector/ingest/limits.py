@@ -25,7 +25,8 @@ class IngestLimits:
         points_per_minute: Points of an agent at the doors of other protocols, where nothing else
             holds its rate. A minute's worth may come at once after a pause, or one full batch
             where that is more, so that every body that is no more than a batch is taken some time.
-            A body costs at least a point for each KiB, a refused one up to four.
+            A body costs at least a point for each KiB; a refused one up to four, and one that does
+            not end or cannot be inflated a point for each 16 KiB of `plain_bytes_max`.
         config_per_minute: Questions for the configuration, and renewals, and inventories, each.
         enroll_per_minute: Enrolments from one IP address (IPv6: one /64).
         interval_seconds: The cycle of an agent that told none and whose company has none.
