@@ -23,7 +23,7 @@ FOREIGN: Final = "other protocols"
 
 
 def header_parameter(
-    name: str, doc: str, schema: Schema, *, example: str | None = None
+    name: str, doc: str, schema: Schema, *, required: bool = False, example: str | None = None
 ) -> Parameter:
     """Return a header of a request."""
     return Parameter(
@@ -31,7 +31,7 @@ def header_parameter(
         place=Place.HEADER,
         doc=doc,
         schema=schema,
-        required=example is not None and name == "X-AH-Proto",
+        required=required,
         example=example,
     )
 

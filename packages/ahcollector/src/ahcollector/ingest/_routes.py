@@ -47,6 +47,7 @@ _PROTO: Final = header_parameter(
     "The version of the protocol; another, or none, is answered 426.",
     # One value, and no constant: generators of clients take none in a header.
     {"type": "string", "enum": [PROTOCOL_VERSION]},
+    required=True,
     example=PROTOCOL_VERSION,
 )
 _COMMON: Final = (
