@@ -13,6 +13,7 @@ import attrs
 
 from ahcollector.budget.base import (
     HOUR_SECONDS,
+    TTL_HOURS,
     AgentSeries,
     SeriesChange,
     Window,
@@ -88,7 +89,7 @@ class SeriesBudget:
         *,
         per_hour: int,
         first_hour: int,
-        ttl_seconds: float = 24 * 3600.0,
+        ttl_seconds: float = TTL_HOURS * HOUR_SECONDS,
         series_per_agent_max: int = 50_000,
         series_max: int = 2_000_000,
         metrics: Metrics | None = None,
@@ -119,7 +120,7 @@ class SeriesBudget:
         """
         agent = self._agents.get(agent_id)
         if agent is None:
-            agent = self._add(agent_id, Window(start=now, first=True, begun=0), sure=True)
+            agent = self._add(agent_id, now=now, sure=True)
         self._agents.move_to_end(agent_id)
         hour = hour_of(now)
         agent.roll(now)
@@ -192,7 +193,7 @@ class SeriesBudget:
         """
         agent = self._agents.get(agent_id)
         if agent is None:
-            agent = self._add(agent_id, Window(start=now, first=True, begun=0), sure=sure)
+            agent = self._add(agent_id, now=now, sure=sure)
         agent.sure = sure
         self._agents.move_to_end(agent_id)
         if known is None:
@@ -241,7 +242,8 @@ class SeriesBudget:
                     agent.begun_untold += change.begun
                 self._changed[change.agent_id] = None
 
-    def _add(self, agent_id: str, window: Window, *, sure: bool) -> _Agent:
+    def _add(self, agent_id: str, *, now: float, sure: bool) -> _Agent:
+        window = Window(start=now, first=True, begun=0)
         agent = self._agents[agent_id] = _Agent(window, sure=sure)
         return agent
 
