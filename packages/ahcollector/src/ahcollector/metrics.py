@@ -57,7 +57,9 @@ INGEST_REQUESTS = _counter(
 )
 INGEST_POINTS = _counter("ahc_ingest_points_total", "Points accepted and put on the bus.")
 INGEST_DROPPED_POINTS = _counter(
-    "ahc_ingest_dropped_points_total", "Points refused, by the code told to the agent.", "code"
+    "ahc_ingest_dropped_points_total",
+    "Points that are not stored, by code: refused, which the sender is told, or passed over.",
+    "code",
 )
 INGEST_SERIES_KNOWN = _gauge(
     "ahc_ingest_series_known", "Series that the budget of new series remembers, of all agents."
