@@ -1,5 +1,6 @@
 """What is set reaches the part that it is for."""
 
+import attrs
 import pytest
 
 from ah_server.settings import setting_lines, settings_from
@@ -19,6 +20,16 @@ def test_nothing_set_means_the_limits_of_the_protocol():
     assert _limits(settings_from({}, {})) == IngestLimits()
 
 
+def flat(limits):
+    """Every limit by its name, those of a batch too."""
+    fields = attrs.asdict(limits)
+    return {**fields.pop("batch"), **fields}
+
+
+def words(name):
+    return set(name.replace("hours", "seconds").split("_")) - {"max"}
+
+
 @pytest.mark.parametrize("line", LIMITS, ids=lambda line: line.name)
 def test_every_limit_that_is_set_is_the_doors_limit(line):
     least, _ = line.allowed.split(" to ")
@@ -29,13 +40,9 @@ def test_every_limit_that_is_set_is_the_doors_limit(line):
     )
     number = int(value) if "." not in line.default else value
     leaf = line.name.removeprefix("ingest.")
-    given = {leaf: number}
-    if leaf == "interval_max_seconds":
-        given["interval_min_seconds"] = 1
-    changed = _limits(settings_from({"ingest": given}, {}))
-    fields = {
-        name
-        for name in IngestLimits.__slots__
-        if name != "__weakref__" and getattr(changed, name) != getattr(IngestLimits(), name)
-    } - ({"interval_seconds_min"} if leaf == "interval_max_seconds" else set())
-    assert len(fields) == 1
+    before, after = (
+        flat(_limits(settings_from({"ingest": one}, {}))) for one in ({}, {leaf: number})
+    )
+    (changed,) = [name for name in before if before[name] != after[name]]
+    assert after[changed] == number * (3600 if "hours" in leaf else 1)
+    assert words(changed) == words(leaf)
