@@ -32,20 +32,7 @@ async def shared_redis(
     """
     if settings.addr is None:
         return None
-    client = RedisClient(
-        config=RedisConfig(
-            host=settings.addr.host,
-            port=settings.addr.port,
-            username=settings.username,
-            password=settings.password.reveal(),
-            db=settings.db,
-            prefix=settings.prefix,
-            tls=settings.tls,
-            tls_ca_file=settings.tls_ca_file,
-            timeout_seconds=settings.timeout_seconds,
-        ),
-        clock=seams.clock,
-    )
+    client = RedisClient(config=redis_config(settings, settings.addr), clock=seams.clock)
     stack.push_async_callback(client.aclose)
     began = seams.clock.monotonic()
     while True:
@@ -66,6 +53,21 @@ async def shared_redis(
             for warning in warnings:
                 _log.warning("%s", warning)
             return client
+
+
+def redis_config(settings: RedisSettings, addr: Address) -> RedisConfig:
+    """How the Redis at `addr` is spoken to."""
+    return RedisConfig(
+        host=addr.host,
+        port=addr.port,
+        username=settings.username,
+        password=settings.password.reveal(),
+        db=settings.db,
+        prefix=settings.prefix,
+        tls=settings.tls,
+        tls_ca_file=settings.tls_ca_file,
+        timeout_seconds=settings.timeout_seconds,
+    )
 
 
 def redis_loops(redis: RedisClient | None) -> tuple[Part, ...]:
