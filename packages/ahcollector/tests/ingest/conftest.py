@@ -25,7 +25,7 @@ from ahwire import UUID7Generator
 from ahwire.agent_pb2 import MetricsAck, MetricsBatch, Point, Series
 from ahwire.codec import compress
 
-sys.path.insert(0, str(Path(__file__).parent))  # for remote_write_sender
+sys.path.insert(0, str(Path(__file__).parent))  # for the modules beside the tests
 
 TOKEN = "canary-token-1f9c0a"
 
