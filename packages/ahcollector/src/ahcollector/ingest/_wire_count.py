@@ -36,7 +36,8 @@ _TAG_MAX = (1 << 32) - 1
 _UNENDED: Final = bytes(range(_CONTINUES, 256))
 # As deep as the parser goes.
 _DEPTH_MAX = 100
-# Fields that a body may have for each piece: a label of OpenTelemetry has two, and a point more.
+# Fields that a body may have for every two pieces: a label of OpenTelemetry is two and has four, a
+# point is one and has more.
 _FIELDS_FOR_TWO = 5
 _PIECE_BYTES_MIN = 2
 _BYTES_AT_ONCE = 64 << 10
