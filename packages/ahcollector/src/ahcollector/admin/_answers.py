@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 from starlette.responses import JSONResponse, Response
 
+from ahcollector._refusal_headers import refusal_headers
 from ahcollector.errors import CollectorError, RequestRefusedError
-from ahwire.limits import MAX_ERROR_MESSAGE_CHARS, MAX_RETRY_AFTER_SENT_SECONDS
+from ahwire.limits import MAX_ERROR_MESSAGE_CHARS
 from ahwire.status import HTTP_STATUS, Code
 
 __all__ = ["CONFLICT", "CONFLICT_STATUS", "conflict_answer", "error_answer", "refusal_of"]
@@ -22,20 +22,16 @@ _RETRY_SECONDS = 5.0
 
 def error_answer(refusal: RequestRefusedError, status: int | None = None) -> Response:
     """Return the answer of a refusal; `status` replaces the one that its code has."""
-    headers = {}
-    if refusal.code is Code.UNAUTHORIZED:
-        headers["WWW-Authenticate"] = "Bearer"
-    if refusal.code is Code.UNAVAILABLE:
-        seconds = refusal.retry_after_seconds
-        wait = min(_RETRY_SECONDS if seconds is None else seconds, MAX_RETRY_AFTER_SENT_SECONDS)
-        headers["Retry-After"] = str(max(1, math.ceil(wait)))
-    code = refusal.code.value
-    return _answer(code, str(refusal), status or HTTP_STATUS[refusal.code], headers)
+    wait = refusal.retry_after_seconds
+    if wait is None and refusal.code is Code.UNAVAILABLE:
+        wait = _RETRY_SECONDS
+    headers = refusal_headers(refusal.code, wait)
+    return _answer(str(refusal), status or HTTP_STATUS[refusal.code], headers)
 
 
 def conflict_answer(message: str) -> Response:
     """Return the answer to a request that what is known stands against."""
-    return _answer(CONFLICT, message, CONFLICT_STATUS, {})
+    return _answer(message, CONFLICT_STATUS, {"X-AH-Code": CONFLICT})
 
 
 def refusal_of(error: CollectorError) -> RequestRefusedError:
@@ -45,11 +41,11 @@ def refusal_of(error: CollectorError) -> RequestRefusedError:
     return RequestRefusedError(Code.UNAVAILABLE, f"try again later: {error}")
 
 
-def _answer(code: str, message: str, status: int, headers: dict[str, str]) -> Response:
+def _answer(message: str, status: int, headers: dict[str, str]) -> Response:
     # What was sent can be quoted in a message, and can hold half of a surrogate pair.
     text = message[:MAX_ERROR_MESSAGE_CHARS].encode("utf-8", "replace").decode()
     return JSONResponse(
-        {"code": code, "message": text},
+        {"code": headers["X-AH-Code"], "message": text},
         status_code=status,
-        headers={"X-AH-Code": code, "Cache-Control": "no-store", **headers},
+        headers={"Cache-Control": "no-store", **headers},
     )

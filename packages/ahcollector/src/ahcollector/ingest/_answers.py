@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
-
 from google.protobuf.message import Message
 from starlette.responses import Response
 
+from ahcollector._refusal_headers import refusal_headers
 from ahcollector.errors import RequestRefusedError
 from ahcollector.ingest._body import render
 from ahcollector.ingest._headers import Format
 from ahwire.agent_pb2 import ErrorBody
-from ahwire.limits import MAX_ERROR_MESSAGE_CHARS, MAX_RETRY_AFTER_SENT_SECONDS
-from ahwire.status import HTTP_STATUS, Code
+from ahwire.limits import MAX_ERROR_MESSAGE_CHARS
+from ahwire.status import HTTP_STATUS
 
-__all__ = ["answer", "refusal_answer", "refusal_headers"]
+__all__ = ["answer", "refusal_answer"]
 
 
 def answer(
@@ -27,17 +26,6 @@ def answer(
         media_type=form.value,
         headers={"Cache-Control": "no-store", **(headers or {})},
     )
-
-
-def refusal_headers(code: Code, retry_after_seconds: float | None) -> dict[str, str]:
-    """Return the headers that a refusal has at every door; None: nothing to wait for."""
-    headers = {"X-AH-Code": code.value}
-    if retry_after_seconds is not None:
-        seconds = min(max(1, math.ceil(retry_after_seconds)), MAX_RETRY_AFTER_SENT_SECONDS)
-        headers["Retry-After"] = str(seconds)
-    if code in {Code.UNAUTHORIZED, Code.LICENSE_INVALID}:
-        headers["WWW-Authenticate"] = "Bearer"
-    return headers
 
 
 def refusal_answer(refusal: RequestRefusedError, form: Format, *, status: int = 0) -> Response:

@@ -38,9 +38,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ahcollector._refusal_headers import refusal_headers
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import RequestRefusedError
-from ahcollector.ingest._answers import answer, refusal_headers
+from ahcollector.ingest._answers import answer
 from ahcollector.ingest._body import (
     JSON_BYTES_AT_ONCE,
     PROTOBUF_BYTES_AT_ONCE,

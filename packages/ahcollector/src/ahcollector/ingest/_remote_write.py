@@ -33,8 +33,8 @@ from google.protobuf.message import DecodeError
 from starlette.requests import Request as HttpRequest
 from starlette.responses import PlainTextResponse, Response
 
+from ahcollector._refusal_headers import refusal_headers
 from ahcollector.errors import RequestRefusedError
-from ahcollector.ingest._answers import refusal_headers
 from ahcollector.ingest._body import PROTOBUF_BYTES_AT_ONCE, BodyReader, as_refusals, read_body
 from ahcollector.ingest._foreign import (
     ForeignDoor,
