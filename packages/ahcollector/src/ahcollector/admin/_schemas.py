@@ -10,16 +10,16 @@ from ahcollector.admin._params import LETTER_ID_CHARS_MAX
 from ahcollector.presence.base import PresenceState
 from ahwire.hub import AgentState
 
-__all__ = ["HASH", "IDENTITY", "SCHEMAS", "count", "listed"]
+__all__ = ["IDENTITY", "SCHEMAS"]
 
 IDENTITY: Final[Schema] = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$"}
-HASH: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+_HASH: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 _TIME: Final[Schema] = {"type": "string", "format": "date-time"}
 _NUMBER: Final[Schema] = {"type": "number"}
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 
 
-def count(doc: str) -> Schema:
+def _count(doc: str) -> Schema:
     """Return the schema of a number of things."""
     return {**_COUNT, "description": doc}
 
@@ -48,7 +48,7 @@ def _array(items: Schema) -> Schema:
     return {"type": "array", "items": dict(items)}
 
 
-def listed(name: str, items: Schema, doc: str) -> Schema:
+def _listed(name: str, items: Schema, doc: str) -> Schema:
     """Return the schema of a page of a list."""
     after = _or_null(
         {"type": "string"}, "What `after` says to get the next page; null: this is the last."
@@ -67,8 +67,8 @@ _AGENT: Final = _record(
         ),
         "expires_at": _or_null(_TIME, "End of the token's life; null: never."),
         "prev_token_expires_at": _or_null(_TIME, "Until when the token before is good."),
-        "version": count("The version of the record; 0: the hub gave none."),
-        "newest_version": count("The newest version seen; an older record is refused."),
+        "version": _count("The version of the record; 0: the hub gave none."),
+        "newest_version": _count("The newest version seen; an older record is refused."),
         "revoked_at": _or_null(_TIME),
     },
     "An agent as the registry has it.",
@@ -156,15 +156,15 @@ _AGENT_RECORD: Final[dict[str, Any]] = {
         "company_id": IDENTITY,
         "server_id": IDENTITY,
         "state": {"enum": [state.value for state in AgentState]},
-        "token_hash": _or_null(HASH, "SHA-256 of the token; required when the state is active."),
+        "token_hash": _or_null(_HASH, "SHA-256 of the token; required when the state is active."),
         "expires_at": _or_null(_TIME, "End of the token's life; null or absent: never."),
-        "prev_token_hash": _or_null(HASH, "The token before, good until its own end."),
+        "prev_token_hash": _or_null(_HASH, "The token before, good until its own end."),
         "prev_token_expires_at": _or_null(_TIME, "Absent: the token before has expired."),
-        "version": count("Rises with each change; 0 always applies and revives nothing."),
+        "version": _count("Rises with each change; 0 always applies and revives nothing."),
     },
     "required": ["agent_id", "company_id", "server_id", "state", "version"],
     "if": {"properties": {"state": {"const": "active"}}},
-    "then": {"properties": {"token_hash": HASH}, "required": ["token_hash"]},
+    "then": {"properties": {"token_hash": _HASH}, "required": ["token_hash"]},
 }
 
 _CHOSEN: Final[dict[str, Any]] = {
@@ -186,7 +186,7 @@ _HOW_MANY: Final = _record({"agents": _COUNT, "down": _COUNT}, "Agents, and how 
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "Agent": _AGENT,
-    "AgentPage": listed("agents", reference("Agent"), "Agents of a server, by id."),
+    "AgentPage": _listed("agents", reference("Agent"), "Agents of a server, by id."),
     "AgentRecord": _AGENT_RECORD,
     "Chosen": _CHOSEN,
     "Counts": _record(
@@ -200,13 +200,14 @@ SCHEMAS: Final[dict[str, Schema]] = {
         "How many there are.",
     ),
     "DeadBatch": _DEAD_BATCH,
-    "DeadBatchPage": listed("letters", reference("DeadBatch"), "Oldest first."),
+    "DeadBatchPage": _listed("letters", reference("DeadBatch"), "Oldest first."),
     "DeadEntry": _DEAD_ENTRY,
-    "DeadEntryPage": listed("letters", reference("DeadEntry"), "Oldest first."),
+    "DeadEntryPage": _listed("letters", reference("DeadEntry"), "Oldest first."),
     "DeadEvent": _DEAD_EVENT,
-    "DeadEventPage": listed("letters", reference("DeadEvent"), "Oldest first."),
+    "DeadEventPage": _listed("letters", reference("DeadEvent"), "Oldest first."),
     "Deleted": _record(
-        {"deleted": _COUNT, "left": count("Those named that are still there.")}, "What was deleted."
+        {"deleted": _COUNT, "left": _count("Those named that are still there.")},
+        "What was deleted.",
     ),
     "Error": {**ERROR_SCHEMA, "additionalProperties": False},
     "Forgotten": _record(
@@ -216,21 +217,23 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "HowMany": _HOW_MANY,
     "Outbox": _record(
         {
-            "depth": count("Events the hub has not yet taken."),
+            "depth": _count("Events the hub has not yet taken."),
             "oldest_age_seconds": _said(_NUMBER, "Age of the oldest of them; 0: there is none."),
-            "dead": count("Dead letters held."),
-            "dead_bytes": count("Size of their bodies."),
-            "dead_dropped": count("Dead letters that the bounds pushed out."),
-            "damaged_lines": count("Stored pieces that could not be read, kept aside."),
+            "dead": _count("Dead letters held."),
+            "dead_bytes": _count("Size of their bodies."),
+            "dead_dropped": _count("Dead letters that the bounds pushed out."),
+            "damaged_lines": _count("Stored pieces that could not be read, kept aside."),
         },
         "The state of the outbox since the process began.",
     ),
     "Presence": _PRESENCE,
-    "PresencePage": listed("agents", reference("Presence"), "Agents, by id."),
+    "PresencePage": _listed("agents", reference("Presence"), "Agents, by id."),
     "Readiness": READINESS_SCHEMA,
-    "Reloaded": _record({"in_force": count("Rules, or silences, in force now.")}, "What was read."),
+    "Reloaded": _record(
+        {"in_force": _count("Rules, or silences, in force now.")}, "What was read."
+    ),
     "Replayed": _record(
-        {"replayed": _COUNT, "left": count("Those named that are still dead.")}, "What went back."
+        {"replayed": _COUNT, "left": _count("Those named that are still dead.")}, "What went back."
     ),
     "Series": _SERIES,
     "SeriesList": _record({"series": _array(reference("Series"))}, "In order of their labels."),
