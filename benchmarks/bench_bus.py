@@ -18,7 +18,7 @@ import random
 import statistics
 import time
 
-from _harness import Options, Row, Times, main
+from _harness import Options, Row, Times, by_rounds, main
 
 from ahcollector.bus import SHARDS, Delivery, SampleBatch, StoredSeries, shard_for
 from ahcollector.bus._entries import decode, encode
@@ -189,16 +189,11 @@ def codec_micros() -> tuple[float, float]:
     return statistics.median(values[0]) * 1e6, statistics.median(values[1]) * 1e6
 
 
-def share(ours: Times, peer: Times) -> float:
-    """The median over the rounds."""
-    pairs = zip(ours.values, peer.values, strict=True)
-    return statistics.median(mine / other for mine, other in pairs)
-
-
 def row(question: str, ours: Times, coded: Times, plain: Times) -> Row:
     """The answer to one comparison."""
     encoding, decoding = codec_micros()
-    found = share(ours, coded)
+    found = by_rounds(ours, coded).median
+    of_bytes = by_rounds(ours, plain).median
     return Row(
         question=question,
         measured=f"{found:.1%}: {ours.each()} batches a second against {coded.each()}",
@@ -207,14 +202,14 @@ def row(question: str, ours: Times, coded: Times, plain: Times) -> Row:
         less_is_better=False,
         target="at least 60 %",
         note=(
-            f"{share(ours, plain):.1%} of {plain.each()} that carry ready bytes and never look at "
+            f"{of_bytes:.1%} of {plain.each()} that carry ready bytes and never look at "
             f"them; a batch takes {encoding:.0f} µs to encode and {decoding:.0f} µs to decode"
         ),
         figures={
             "ours_per_second": round(ours.median),
             "bare_per_second": round(coded.median),
             "bytes_only_per_second": round(plain.median),
-            "share_of_bytes_only": round(share(ours, plain), 3),
+            "share_of_bytes_only": round(of_bytes, 3),
             "series": SERIES,
             "entry_bytes": len(encode(batch_of(1))),
             "encode_us": round(encoding),

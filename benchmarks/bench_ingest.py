@@ -25,7 +25,7 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from _harness import Options, Row, Times, in_turns, main
+from _harness import Options, Row, Times, by_rounds, in_turns, main
 from _ingest_doors import BARE, OURS, PATH, bare, bodies, headers, ours
 from starlette.types import ASGIApp, Message, Scope
 
@@ -138,9 +138,7 @@ def series_note(found: dict[str, Times], size: int) -> str:
 
 def share_row(question: str, found: dict[str, Times], *, note: str = "") -> Row:
     """Our rate as a share of the bare handler's, round by round."""
-    share = Times(
-        values=[us / peer for us, peer in zip(found[OURS].values, found[BARE].values, strict=True)]
-    )
+    share = by_rounds(found[OURS], found[BARE])
     return Row(
         question=question,
         measured=(

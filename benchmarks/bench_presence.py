@@ -16,7 +16,7 @@ import itertools
 import statistics
 import time
 
-from _harness import Options, Row, Times, main
+from _harness import Options, Row, Times, by_rounds, main
 
 from ahcollector.presence import AgentRef, MemoryPresence
 from ahcollector.presence.redis import RedisPresence
@@ -139,9 +139,7 @@ def measure(options: Options) -> list[Row]:
     with RedisServer() as server:
         ours, peer, shared_scans = asyncio.run(in_redis(server.port, options))
     memory_scans = asyncio.run(in_memory(options))
-    share = statistics.median(
-        mine / other for mine, other in zip(ours.values, peer.values, strict=True)
-    )
+    share = by_rounds(ours, peer).median
     return [
         Row(
             question="a sign of life in Redis, batched, against a bare pipelined ZADD",

@@ -12,7 +12,6 @@ round.
 
 import asyncio
 import os
-import statistics
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -20,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 import httpx
-from _harness import Options, Row, Times, main
+from _harness import Options, Row, Times, by_rounds, main
 
 from ahcollector.bus import SampleBatch, StoredSeries
 from ahcollector.store._lines import Window, kept_series
@@ -121,7 +120,7 @@ async def one_form(server: VictoriaMetricsServer, protocol: str, options: Option
                 values.append(await rates(server, action))
     mine, peer = (Times(values=[rate for rate, _ in found[1:]]) for found in (ours, ready))
     clock, peer_clock = (Times(values=[rate for _, rate in found[1:]]) for found in (ours, ready))
-    share = statistics.median(a / b for a, b in zip(mine.values, peer.values, strict=True))
+    share = by_rounds(mine, peer).median
     return Row(
         question=f"writes of {SAMPLES:,} samples by {protocol}, against posting a ready-made body",
         measured=(
