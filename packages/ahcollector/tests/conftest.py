@@ -1,8 +1,73 @@
 """Fixtures of all tests of this package."""
 
+import anyio
 import pytest
 
 
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def keys_of():
+    """Find the keys behind a client's prefix, which is taken off: `await keys_of(client)`."""
+
+    async def keys_of(client):
+        found, cursor = set(), 0
+        while True:
+            cursor, keys = await client.call(
+                "SCAN", cursor, "MATCH", f"{client.prefix}*", "COUNT", 1_000
+            )
+            found |= {key.decode().removeprefix(client.prefix) for key in keys}
+            if not int(cursor):
+                return found
+
+    return keys_of
+
+
+class LossyLine:
+    """A port that passes all on to Redis, and ends in the place of one reply when told so."""
+
+    def __init__(self, port):
+        self._port = port
+        self.loses = False
+        self.lost = 0
+
+    async def serve(self, *, task_status):
+        async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+            task_status.started(listener.extra(anyio.abc.SocketAttribute.local_port))
+            await listener.serve(self._pass)
+
+    async def _pass(self, near):
+        async with (
+            near,
+            await anyio.connect_tcp("127.0.0.1", self._port) as far,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(self._requests, near, far, group.cancel_scope)
+            async for data in far:
+                if self.loses:
+                    self.loses = False
+                    self.lost += 1
+                    break
+                await near.send(data)
+            group.cancel_scope.cancel()
+
+    async def _requests(self, near, far, scope):
+        try:
+            async for data in near:
+                await far.send(data)
+        except anyio.BrokenResourceError:
+            pass
+        scope.cancel()
+
+
+@pytest.fixture
+async def line(private_redis, anyio_backend):
+    """A line to the private Redis that loses a reply: set `loses`."""
+    async with anyio.create_task_group() as group:
+        line = LossyLine(private_redis.port)
+        line.port = await group.start(line.serve)
+        yield line
+        group.cancel_scope.cancel()

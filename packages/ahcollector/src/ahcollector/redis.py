@@ -22,6 +22,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
@@ -91,9 +92,13 @@ class Script:
     sha: str
 
     @classmethod
-    def load(cls, package: str, name: str) -> Script:
-        """Read ``<name>.lua`` from a package's folder ``lua``."""
-        return cls.of(name, (files(package) / "lua" / f"{name}.lua").read_text("utf-8"))
+    def load(cls, package: str, name: str, *, after: Sequence[str] = ()) -> Script:
+        """Read ``<name>.lua`` from a package's folder ``lua``, behind the files that it builds on.
+
+        It is named by the last part of the package and by its file: ``registry put``.
+        """
+        texts = [_lua(package, one) for one in (*after, name)]
+        return cls.of(f"{package.rpartition('.')[2]} {name}", "\n".join(texts))
 
     @classmethod
     def of(cls, name: str, body: str) -> Script:
@@ -101,6 +106,11 @@ class Script:
         # Redis names a script by this hash; it protects nothing.
         sha = hashlib.sha1(body.encode(), usedforsecurity=False).hexdigest()
         return cls(name=name, body=body, sha=sha)
+
+
+@cache
+def _lua(package: str, name: str) -> str:
+    return (files(package) / "lua" / f"{name}.lua").read_text("utf-8")
 
 
 class RedisClient:
@@ -299,7 +309,7 @@ class RedisClient:
             if message is not None:
                 silent_since = now
                 if message["type"] == "message":
-                    heard(_text(message["data"]))
+                    heard(message["data"].decode("utf-8", "replace"))
             elif now - silent_since > _LISTEN_DEAD_SECONDS:
                 raise RedisError("Redis: a subscription is not answered any more")
             if now - pinged_at >= _LISTEN_PING_SECONDS:
@@ -373,7 +383,3 @@ def _said(error: redis.exceptions.ResponseError) -> tuple[str, str]:
             return code, f"{code} {text}"
     word = text.partition(" ")[0]
     return (word, text) if word.isupper() and word.isalpha() else ("ERR", text)
-
-
-def _text(value: bytes | str) -> str:
-    return value if isinstance(value, str) else value.decode("utf-8", "replace")

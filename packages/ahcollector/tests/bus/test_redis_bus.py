@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from ahcollector.bus import SHARDS, TRIES_MAX, shard_for
-from ahcollector.bus._streams import ShardStreams
+from ahcollector.bus._streams import ShardStreams, _scripts
 from ahcollector.errors import BusError, BusFull, RedisError
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.redis import RedisClient, Script
@@ -102,7 +102,6 @@ async def test_an_entry_whose_reply_was_lost_is_there_once_and_the_publisher_kno
 async def test_a_lost_reply_of_the_reading_side_loses_no_entry_and_no_order(buses, what):
     client = buses.client(ReplyLost)
     client.for_blocking = lambda **_: client
-    client.aclose = anyio.sleep_forever
     bus = buses(client=client)
     client.loses = what
     for number in range(40):
@@ -420,8 +419,6 @@ async def test_the_sweep_finds_the_idle_behind_a_hundred_that_are_not(buses):
 async def test_replies_of_two_and_of_three_elements_are_read(buses, third):
     """C11: Redis before 7, which also lists what is deleted as nothing, and since."""
     client = buses.client()
-    from ahcollector.bus._streams import _scripts
-
     fake = (
         "local redis = {call = function(name)"
         " if name == 'GET' then return 'lease' end"

@@ -7,91 +7,40 @@ success and does not read ``partial_success``; other SDKs and the Collector log 
 
 import logging
 import math
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import anyio
 import pytest
 from otlp_exports import reply_of
+from served_door import ServedDoor, testkit
 
 from ahcollector.clock import SystemClock
 from ahcollector.ingest import IngestLimits
 from ahcollector.store.memory import MemoryStore
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
-uvicorn = pytest.importorskip("uvicorn")
-testkit = pytest.importorskip("testkit")
 
-from opentelemetry.exporter.otlp.proto.http import Compression  # noqa: E402
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: E402
-from opentelemetry.metrics import Observation  # noqa: E402
-from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider  # noqa: E402
-from opentelemetry.sdk.metrics.export import (  # noqa: E402
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.metrics import Observation
+from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider
+from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     PeriodicExportingMetricReader,
 )
-from opentelemetry.sdk.metrics.view import (  # noqa: E402
+from opentelemetry.sdk.metrics.view import (
     ExplicitBucketHistogramAggregation,
     ExponentialBucketHistogramAggregation,
     View,
 )
-from opentelemetry.sdk.resources import Resource  # noqa: E402
+from opentelemetry.sdk.resources import Resource
 
 pytestmark = pytest.mark.service
 
 WAIT_SECONDS = 30
 
 
-class Answer:
-    """What was answered to one request."""
-
-    def __init__(self):
-        self.status, self.headers, self.content = 0, {}, b""
-
-
-class Door:
-    """The application of a world behind uvicorn, with a note of every answer."""
-
-    def __init__(self, world):
-        self.world = world
-        self.answers = []
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                self._app,
-                host="127.0.0.1",
-                port=0,
-                log_level="warning",
-                lifespan="off",
-                interface="asgi3",
-            )
-        )
-        self._thread = threading.Thread(target=self._server.run)
-
-    async def _app(self, scope, receive, send):
-        answer = Answer()
-
-        async def noting(message):
-            if message["type"] == "http.response.start":
-                # Noted before a client can have it: one without a body ends here.
-                answer.status, answer.headers = message["status"], dict(message["headers"])
-                self.answers.append(answer)
-            else:
-                answer.content += message.get("body", b"")
-            await send(message)
-
-        await self.world.app(scope, receive, noting)
-
-    def __enter__(self):
-        self._thread.start()
-        testkit.wait_until(lambda: self._server.started, what="uvicorn to listen")
-        (listener,) = self._server.servers[0].sockets
-        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1/metrics"
-        return self
-
-    def __exit__(self, *error):
-        self._server.should_exit = True
-        self._thread.join()
-
+class Door(ServedDoor):
     def latest(self):
         """{(name, labels without the tenant's): value} of what a store made of it holds last."""
 
@@ -112,7 +61,7 @@ class Door:
 def door(make_world):
     world = make_world(clock=SystemClock(), limits=IngestLimits(bus_full_retry_seconds=1.0))
     world.hub.active("agent-1", world.token)
-    with Door(world) as found:
+    with Door(world, "/v1/metrics") as found:
         yield found
 
 

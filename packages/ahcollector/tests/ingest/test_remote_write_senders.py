@@ -18,15 +18,12 @@ import anyio
 import httpx
 import pytest
 from remote_write_sender import TWO, block, headers, message_2
+from served_door import ServedDoor
 
 from ahcollector.clock import SystemClock
 from ahcollector.store.memory import MemoryStore
 from ahwire.names import metric_name
-
-uvicorn = pytest.importorskip("uvicorn")
-pytest.importorskip("testkit")
-
-from testkit import PrometheusServer, VmagentServer, wait_until  # noqa: E402
+from testkit import PrometheusServer, VmagentServer, wait_until
 
 pytestmark = pytest.mark.service
 
@@ -75,38 +72,7 @@ def target():
         thread.join()
 
 
-class Door:
-    """The application of a world behind uvicorn, with a note of every answer."""
-
-    def __init__(self, world):
-        self.world = world
-        self.answers = []
-        config = uvicorn.Config(
-            self._app, host="127.0.0.1", port=0, log_level="warning", interface="asgi3"
-        )
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run)
-
-    async def _app(self, scope, receive, send):
-        async def noting(message):
-            if message["type"] == "http.response.start":
-                found = dict(message["headers"])
-                self.answers.append((message["status"], found.get(b"x-ah-code", b"").decode()))
-            await send(message)
-
-        await self.world.app(scope, receive, noting)
-
-    def __enter__(self):
-        self._thread.start()
-        wait_until(lambda: self._server.started, what="uvicorn to listen")
-        (listener,) = self._server.servers[0].sockets
-        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}/api/v1/write"
-        return self
-
-    def __exit__(self, *error):
-        self._server.should_exit = True
-        self._thread.join()
-
+class Door(ServedDoor):
     def stored(self):
         """{labels without the tenant: {ms: value}} of what is on the bus."""
         found = {}
@@ -125,11 +91,15 @@ class Door:
                 points.update(held)
         return [points[ts_ms] for ts_ms in sorted(points)]
 
+    def statuses(self):
+        """Status and code of every answer."""
+        return [(answer.status, answer.code) for answer in self.answers]
+
     def outage(self):
         """No room on the bus for ten seconds, in which somebody asks."""
         self.world.bus.full = True
         time.sleep(OUTAGE_SECONDS)
-        assert (503, "unavailable") in self.answers
+        assert (503, "unavailable") in self.statuses()
         self.world.bus.full = False
 
 
@@ -137,7 +107,7 @@ class Door:
 def door(make_world):
     world = make_world(clock=SystemClock())
     world.hub.active("agent-1", world.token)
-    with Door(world) as served:
+    with Door(world, "/api/v1/write") as served:
         yield served
 
 
@@ -214,8 +184,8 @@ def test_a_real_prometheus_delivers_every_sample_through_an_outage(door, target,
     assert ticks == [float(number) for number in range(1, len(ticks) + 1)]
     assert len(ticks) >= goal - 1
     assert door.values("ah_demo_wide") == []
-    assert (400, "invalid_series") in door.answers
-    assert {status for status, _ in door.answers} <= {204, 400, 503}
+    assert (400, "invalid_series") in door.statuses()
+    assert {status for status, _ in door.statuses()} <= {204, 400, 503}
     assert "too_many_labels" in server.log.read_text(encoding="utf-8")
     text = door.world.metrics.exposition().decode()
     assert 'ahc_ingest_dropped_points_total{code="stale_marker"}' in text
@@ -249,8 +219,8 @@ def test_a_real_vmagent_delivers_every_sample_through_an_outage(door, target, st
     # What it could not send waits in a queue of its own, and comes after what is newer.
     wait_until(all_there, what="every scrape on the bus", timeout_seconds=WAIT_SECONDS)
     assert door.values("ah_demo_wide") == []
-    assert (400, "invalid_series") in door.answers
-    assert {status for status, _ in door.answers} <= {204, 400, 503}
+    assert (400, "invalid_series") in door.statuses()
+    assert {status for status, _ in door.statuses()} <= {204, 400, 503}
     assert agent.pid is not None
 
 

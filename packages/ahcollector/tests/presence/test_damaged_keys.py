@@ -14,6 +14,7 @@ T0 = 1_700_000_000.0
 A = AgentRef(agent_id="agent-a", company_id="acme", server_id="web-1")
 B = AgentRef(agent_id="agent-b", company_id="bolt", server_id="db-1")
 C = AgentRef(agent_id="agent-c", company_id="acme", server_id="web-2")
+NO_JSON = ("noise", "[]]", '"17"')
 
 
 async def touch_all(presence, refs, now):
@@ -74,6 +75,43 @@ async def test_a_damaged_key_of_one_company_fails_its_own_contacts_only(shared, 
     assert await presence.counts() == PresenceCounts(agents=3, down=0)
     assert [row.agent for row in await presence.agents(company_id="bolt")] == [B]
     assert len(await presence.expire(T0 + 1_000, 500)) == 3
+
+
+@pytest.mark.parametrize("field", ["interval", "due", "grace", "seq", "seen", "down"])
+async def test_a_field_that_is_no_number_fails_its_own_contacts_only(shared, field):
+    presence = shared()
+    await touch_all(presence, [A, B, C], T0)
+    client = shared.client(presence)
+    key = client.key("pres", "a:agent-b")
+    await client.call("HSET", key, field, "noise")
+    for second in range(1, 3):
+        errors = await touch_all(presence, [A, B, C], T0 + second)
+        assert set(errors) == {B.agent_id}
+        for word in (key, "agent agent-b of company bolt", "RENAME"):
+            assert word in errors[B.agent_id]
+    told = {seen.agent_id: seen.last_seen for seen in (await presence.drain_seen(500)).seen}
+    before = {} if field == "seen" else {B.agent_id: T0}
+    assert told == {A.agent_id: T0 + 2, C.agent_id: T0 + 2, **before}
+    for call in (presence.agents(), presence.expire(T0 + 1_000, 500)):
+        with pytest.raises(PresenceDamagedError, match=key):
+            await call
+
+
+@pytest.mark.parametrize("text", [*NO_JSON, '[["an id"]]', "[17]", '{"a": 1}'])
+async def test_intents_leases_and_counts_that_make_no_sense_are_told_as_damage(shared, text):
+    presence = shared()
+    await presence.touch(A, T0, None)
+    await presence.expire(T0 + 100, 500)
+    client = shared.client(presence)
+    for key, call in (
+        (client.key("pres", "tx"), lambda: presence.pending(500)),
+        (client.key("pres", "n"), presence.pending_count),
+        (client.key("pres", "unrep:lease"), lambda: presence.drain_seen(500)),
+    ):
+        await client.call("HSET", key, A.agent_id if key.endswith("pres:tx") else "tx", text)
+        # JSON of another shape shows only where it is used.
+        with pytest.raises(PresenceDamagedError, match=key if text in NO_JSON else "RENAME"):
+            await call()
 
 
 async def test_a_contact_that_ends_a_silence_is_decided_once_though_a_key_is_damaged(shared):

@@ -15,17 +15,14 @@ REFS = [AgentRef(agent_id=f"agent-{n}", company_id="acme", server_id="s") for n 
 INTERVAL = 30.0
 
 
-async def forget(client):
-    """Take away all keys of the prefix, as if Redis had begun without its data."""
-    cursor, keys = 0, []
-    while True:
-        cursor, page = await client.call(
-            "SCAN", int(cursor), "MATCH", client.prefix + "*", "COUNT", 1_000
-        )
-        keys += page
-        if int(cursor) == 0:
-            break
-    await client.call("DEL", *keys)
+@pytest.fixture
+def forget(keys_of):
+    """Take away all keys of a client's prefix, as if Redis had begun without its data."""
+
+    async def forget(client):
+        await client.call("DEL", *(client.prefix + key for key in await keys_of(client)))
+
+    return forget
 
 
 def told(caplog):
@@ -94,7 +91,7 @@ async def world(shared):
     return world
 
 
-async def test_each_process_says_once_what_is_lost_and_gives_a_grace(world, caplog):
+async def test_each_process_says_once_what_is_lost_and_gives_a_grace(world, forget, caplog):
     """No flood: of those that are heard nobody is told; of those that are not, a down each."""
     await forget(world.processes[0].client)
     await world.know()
@@ -119,7 +116,7 @@ async def test_each_process_says_once_what_is_lost_and_gives_a_grace(world, capl
     assert len(told(caplog)) == 2
 
 
-async def test_who_was_not_heard_since_is_not_declared_before_the_grace_is_over(world):
+async def test_who_was_not_heard_since_is_not_declared_before_the_grace_is_over(world, forget):
     """Agents can be in their longest backoff."""
     world.alive.clear()
     await forget(world.processes[1].client)
@@ -130,7 +127,7 @@ async def test_who_was_not_heard_since_is_not_declared_before_the_grace_is_over(
     assert len(await world.events()) == 2 + len(REFS)
 
 
-async def test_the_detector_is_told_once_by_an_error(shared):
+async def test_the_detector_is_told_once_by_an_error(shared, forget):
     presence = shared(name="one")
     await presence.ingest_sight()
     await forget(shared.client(presence))
@@ -166,7 +163,7 @@ async def test_a_process_that_begins_or_loses_replies_notices_no_loss(shared, ca
 
 
 @pytest.mark.parametrize("call", range(3))
-async def test_a_loss_is_told_once_though_a_reply_is_lost(shared, caplog, call):
+async def test_a_loss_is_told_once_though_a_reply_is_lost(shared, forget, caplog, call):
     presence = shared(name="one")
     client = shared.client(presence)
     await presence.ingest_sight()

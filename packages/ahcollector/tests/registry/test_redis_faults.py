@@ -125,52 +125,6 @@ async def test_what_a_put_returned_is_there_after_kill_9_in_the_middle(mortal):
     await client.aclose()
 
 
-class LossyLine:
-    """A port that passes everything on to Redis, and ends before the next reply when told so."""
-
-    def __init__(self, port):
-        self._port = port
-        self.loses = False
-        self.lost = 0
-
-    async def serve(self, *, task_status):
-        async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
-            task_status.started(listener.extra(anyio.abc.SocketAttribute.local_port))
-            await listener.serve(self._pass)
-
-    async def _pass(self, near):
-        async with (
-            near,
-            await anyio.connect_tcp("127.0.0.1", self._port) as far,
-            anyio.create_task_group() as group,
-        ):
-            group.start_soon(self._requests, near, far, group.cancel_scope)
-            async for data in far:
-                if self.loses:
-                    self.loses = False
-                    self.lost += 1
-                    break
-                await near.send(data)
-            group.cancel_scope.cancel()
-
-    async def _requests(self, near, far, scope):
-        try:
-            async for data in near:
-                await far.send(data)
-        except anyio.BrokenResourceError:
-            pass
-        scope.cancel()
-
-
-@pytest.fixture
-async def line(private_redis):
-    async with anyio.create_task_group() as group:
-        line = LossyLine(private_redis.port)
-        line.port = await group.start(line.serve)
-        yield line
-        group.cancel_scope.cancel()
-
-
 async def scripts_run(client):
     stats = await client.call("INFO", "commandstats")
     return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("evalsha", "eval"))

@@ -76,7 +76,7 @@ async def facts(registry):
     }
 
 
-async def compare(server, script):
+async def compare(server, keys_of, script):
     from ahcollector.redis import RedisClient, RedisConfig
     from ahcollector.registry.redis import RedisRegistry
 
@@ -116,24 +116,14 @@ async def compare(server, script):
             assert matching, (step, answers, found, [end[:2] for end in ends])
             model = matching[0]
     finally:
-        left = [key async for key in keys_of(clients[0])]
+        left = await keys_of(clients[0])
         if left:
-            await clients[0].call("DEL", *left)
+            await clients[0].call("DEL", *(prefix + key for key in left))
         for client in clients:
             await client.aclose()
 
 
-async def keys_of(client):
-    cursor = 0
-    while True:
-        cursor, keys = await client.call("SCAN", cursor, "MATCH", f"{client.prefix}*")
-        for key in keys:
-            yield key
-        if not int(cursor):
-            return
-
-
 @settings(max_examples=100)
 @given(steps)
-def test_redis_is_the_model_with_two_clients_at_once(redis_server, script):
-    anyio.run(compare, redis_server, script)
+def test_redis_is_the_model_with_two_clients_at_once(redis_server, keys_of, script):
+    anyio.run(compare, redis_server, keys_of, script)

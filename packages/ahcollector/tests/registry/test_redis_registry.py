@@ -46,16 +46,7 @@ def registry(client):
     return RedisRegistry(client=client)
 
 
-async def keys_of(client):
-    found, cursor = set(), 0
-    while True:
-        cursor, keys = await client.call("SCAN", cursor, "MATCH", f"{client.prefix}*")
-        found |= {key.decode().removeprefix(client.prefix) for key in keys}
-        if not int(cursor):
-            return found
-
-
-async def test_the_keys_are_those_of_the_contract(client, registry):
+async def test_the_keys_are_those_of_the_contract(client, registry, keys_of):
     await registry.put(record(company_id="a:b", server_id="c:d"), now=1.0)
     await registry.set_cursor("c1")
     await registry.end_full_sync(now=2.0)
@@ -72,7 +63,7 @@ async def test_the_keys_are_those_of_the_contract(client, registry):
     }
 
 
-async def test_nothing_is_left_of_what_was_deleted_or_swept(client, registry):
+async def test_nothing_is_left_of_what_was_deleted_or_swept(client, registry, keys_of):
     for number in range(250):
         state = AgentState.PENDING if number % 3 else AgentState.ACTIVE
         await registry.put(record(number, state=state, server_id=f"s{number % 2}"), now=1.0)
@@ -94,7 +85,7 @@ async def test_a_large_company_is_forgotten_in_bounded_steps(client, registry):
 
     async def counted(script, *, keys=(), args=()):
         reply = await original(script, keys=keys, args=args)
-        if script.name == "forget":
+        if script.name == "registry forget":
             steps.append((len(reply) - 1) // 3)
         return reply
 
@@ -180,6 +171,14 @@ async def test_damage_newer_than_the_hubs_word_names_the_key_to_delete(client, r
     await client.call("HSET", client.key("reg", "agent", "a1"), "state", "asleep")
     with pytest.raises(RegistryError, match=r"delete the key .*reg:agent:a1"):
         await registry.put(record(version=2), now=1.0)
+
+
+async def test_a_damaged_agent_that_is_revoked_is_not_called_unknown(client, registry):
+    await registry.put(record(), now=1.0)
+    await client.call("HDEL", client.key("reg", "agent", "a1"), "company_id")
+    with pytest.raises(RegistryError, match=r"delete the key .*reg:agent:a1"):
+        await registry.revoke("a1", now=2.0)
+    assert (await registry.lookup(f"{1:064x}")).state is AgentState.REVOKED
 
 
 @pytest.mark.parametrize("kind", ["tok", "agent", "all", "co", "srv", "cos"])
@@ -294,7 +293,7 @@ async def test_a_shared_registry_makes_an_enrolment_known_at_every_node(client, 
         group.cancel_scope.cancel()
 
 
-async def test_company_settings_outlive_a_process_and_damage_counts_as_nothing(client):
+async def test_company_settings_outlive_a_process_and_damage_counts_as_nothing(client, keys_of):
     from ahcollector.registry import KeptSettings
     from ahcollector.registry.redis import RedisCompanySettings, RedisRegistry
     from ahwire.hub import AgentSettings, CompanySettings
@@ -322,7 +321,7 @@ async def test_company_settings_outlive_a_process_and_damage_counts_as_nothing(c
     ids=["hash", "set", "bytes"],
 )
 async def test_a_damaged_cursor_is_set_aside_and_the_hub_followed_from_the_start(
-    client, registry, caplog, damage
+    client, registry, caplog, keys_of, damage
 ):
     command, *values = damage
     key = client.key("reg", "cursor")

@@ -1,31 +1,13 @@
 """Selectors name one company, and no value breaks out of them."""
 
 import pytest
+from hostile_texts import HOSTILE
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ahcollector.store._selectors import selector
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
-
-HOSTILE = [
-    'acme"} or {company_id="bolt',
-    'acme",company_id=~".+',
-    "acme\\",
-    'acme\\"',
-    "acme\n",
-    "acme\r\n\t",
-    "acme\x00\x01\x7f\x85\u2028",
-    "'acme'",
-    "`acme`",
-    "{{acme}}",
-    "acme} # comment",
-    ".*",
-    "$1",
-    "%22",
-    "é\u4e2d\U0001f600",
-    "\u202eemca",
-]
 
 # What Go's strings may have after a backslash, for a reader that is not our writer.
 ESCAPES = {

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import attrs
 
@@ -108,8 +108,7 @@ class ShardStreams:
                 *keys,
                 *([">"] * len(keys)),
             )
-        rows = reply.items() if isinstance(reply, dict) else (reply or ())
-        return {keys[key]: [_read(row) for row in found] for key, found in rows}
+        return {keys[key]: [_read(*row) for row in found] for key, found in reply}
 
     async def read_alone(self, shard: int, *, count: int) -> list[Read]:
         """Read new entries of one shard without waiting."""
@@ -259,16 +258,10 @@ def _translated(doing: str) -> Iterator[None]:
         raise BusError(f"bus: cannot {doing}: {error}") from error
 
 
-def _read(row: Any) -> Read:
+def _read(entry_id: bytes, fields: Mapping[bytes, bytes]) -> Read:
     """Return a new entry; what is no entry of ours has no bytes, and is found to be none later."""
-    entry_id, fields = row
-    data = b""
-    if isinstance(fields, dict):
-        data = cast("dict[bytes, bytes]", fields).get(_FIELD, b"")
-    elif fields and fields[0] == _FIELD:
-        data = fields[1]
-    return Read(entry_id=entry_id, tries=1, data=data)
+    return Read(entry_id=entry_id, tries=1, data=fields.get(_FIELD, b""))
 
 
-def _text(value: bytes | str) -> str:
-    return value if isinstance(value, str) else value.decode("utf-8", "replace")
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")

@@ -12,8 +12,11 @@ from ahcollector.redis import RedisClient, Script
 
 __all__ = ["RedisLink"]
 
-# What a command says of a key of another type, and a script of a value that makes no sense.
-_DAMAGED: Final = re.compile(r"WRONGTYPE|ERR user_script|ERR Error running script")
+# What a command says of a key of another type, and a script of a value that makes no sense. Of a
+# script that was refused for another reason Redis names the line too, but behind an @.
+_DAMAGED: Final = re.compile(
+    r"WRONGTYPE|DAMAGED|: user_script:|Error running script|is not an integer"
+)
 
 
 class RedisLink:
@@ -55,8 +58,19 @@ class RedisLink:
             yield
         except RedisError as error:
             if _DAMAGED.search(str(error)):
-                raise PresenceDamagedError(
-                    f"a key of presence in Redis holds what presence never wrote ({error}{where}): "
-                    f"move it away with RENAME, and let nothing else write to {self._prefix}*"
-                ) from error
+                raise self._damaged(f"{error}{where}") from error
             raise PresenceError(f"presence cannot be asked or told ({error})") from error
+
+    @contextmanager
+    def reading(self, place: str) -> Iterator[None]:
+        """Turn what a value that makes no sense raises into an error that says where it is."""
+        try:
+            yield
+        except (ValueError, TypeError) as error:
+            raise self._damaged(f"{error} ({place})") from error
+
+    def _damaged(self, what: str) -> PresenceDamagedError:
+        return PresenceDamagedError(
+            f"a key of presence in Redis holds what presence never wrote ({what}): "
+            f"move it away with RENAME, and let nothing else write to {self._prefix}*"
+        )

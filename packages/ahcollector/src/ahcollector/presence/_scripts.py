@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 
 import attrs
 
@@ -41,6 +40,4 @@ def load_scripts() -> Scripts:
 
 
 def _script(name: str, *before: str) -> Script:
-    folder = files("ahcollector.presence") / "lua"
-    texts = [(folder / f"{part}.lua").read_text("utf-8") for part in (*before, name)]
-    return Script.of(f"presence {name}", "\n".join(texts))
+    return Script.load("ahcollector.presence", name, after=before)

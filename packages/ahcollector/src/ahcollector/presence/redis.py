@@ -22,6 +22,7 @@ Keys, all behind the client's prefix and ``pres:``:
 ``ingest``          string the beacons, as JSON (see `_witnesses`)
 ``n``               hash   counters
 ``epoch``           string a random id, by which processes notice that all of this was lost
+``probe``           string what a ping writes, for a minute
 =================== ====== =================================================================
 
 **One step.** Whatever changes several keys is one script. The script that moves an agent writes
@@ -240,11 +241,15 @@ class RedisPresence:
             *event_ids,
         )
         walking, due, *rows = reply
-        return bool(walking), due, transitions(rows, limit)
+        with self._link.reading(self._link.key("tx")):
+            return bool(walking), due, transitions(rows, limit)
 
     async def pending_count(self) -> int:
         """Count intents, whoever holds them."""
-        count = int(await self._link.call("HGET", self._link.key("n"), "tx") or 0)
+        key = self._link.key("n")
+        told = await self._link.call("HGET", key, "tx")
+        with self._link.reading(f"{key} tx"):
+            count = int(told or 0)
         self._epoch.counted(intents=count)
         return count
 

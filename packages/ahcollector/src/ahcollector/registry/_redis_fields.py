@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ahcollector.presence.base import AgentRef
-from ahcollector.registry.base import AgentEntry, Change, TokenEntry
+from ahcollector.registry.base import LONG_AGO, AgentEntry, Change, TokenEntry
 from ahwire import AgentRecord, DecodeError
 from ahwire.hub import AgentState
 
 __all__ = [
     "AGENT_FIELDS",
-    "LONG_AGO",
+    "LONG_AGO_TEXT",
     "TOKEN_FIELDS",
     "key_part",
     "put_arguments",
@@ -46,7 +46,7 @@ AGENT_FIELDS = (
 )
 """The first ones of those in ``lua/library.lua``, in the same order."""
 
-LONG_AGO = "1970-01-01T00:00:01+00:00"
+LONG_AGO_TEXT = LONG_AGO.isoformat()
 """The end of a previous token that has none; see `token_entries`."""
 
 
@@ -68,7 +68,7 @@ def put_arguments(record: AgentRecord, now: float, *, renewal: bool) -> list[str
         _written(record.expires_at),
         record.prev_token_hash or "",
         _written(record.prev_token_expires_at),
-        LONG_AGO,
+        LONG_AGO_TEXT,
         "1" if renewal else "",
     ]
 

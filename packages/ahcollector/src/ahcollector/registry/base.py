@@ -21,7 +21,7 @@ leads to another one, so that nobody's revocation stops somebody else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from enum import Enum
 from typing import Protocol
@@ -161,7 +161,8 @@ def ref_of(record: AgentRecord) -> AgentRef:
     )
 
 
-_LONG_AGO = datetime.fromisoformat("1970-01-01T00:00:01+00:00")
+LONG_AGO = datetime.fromisoformat("1970-01-01T00:00:01+00:00")
+"""The end of a previous token that has none."""
 
 
 def token_entries(record: AgentRecord) -> dict[str, TokenEntry]:
@@ -174,7 +175,7 @@ def token_entries(record: AgentRecord) -> dict[str, TokenEntry]:
         entries[record.prev_token_hash] = TokenEntry(
             agent=ref_of(record),
             state=record.state,
-            expires_at=record.prev_token_expires_at or _LONG_AGO,
+            expires_at=record.prev_token_expires_at or LONG_AGO,
             version=record.version,
         )
     if record.token_hash:
@@ -312,6 +313,17 @@ class Registry(Protocol):
     async def end_full_sync(self, *, now: float) -> None:
         """Remember that all agents of the hub were read at `now` (Unix seconds)."""
         ...
+
+
+async def everybody(registry: Registry, company_id: str | None = None) -> AsyncIterator[AgentEntry]:
+    """Walk through all agents of a registry, or through one company's; see `Registry.scan`."""
+    cursor, more = "", True
+    while more:
+        page = await registry.scan(cursor=cursor, company_id=company_id)
+        for entry in page.entries:
+            yield entry
+        cursor = page.cursor
+        more = bool(cursor)
 
 
 class ChangeFeed(Protocol):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from ahcollector.clock import AsyncClock
 from ahcollector.presence.base import AgentRef, Presence
-from ahcollector.registry.base import AgentEntry, Put, Registry, token_entries
+from ahcollector.registry.base import AgentEntry, Put, Registry, everybody, token_entries
 from ahwire import AgentRecord
 from ahwire.hub import AgentState
 
@@ -158,7 +158,7 @@ class Directory:
         Presence ends its watch first: when this call does not end, everybody it has not yet
         forgotten is still in the registry, and repeating it leaves nobody watched for ever.
         """
-        async for entry in self._everybody(company_id):
+        async for entry in everybody(self._registry, company_id):
             await self._gone(entry.agent, self._clock.time())
         # And once more: some may have been heard in between.
         return await self._all_gone(await self._registry.delete_company(company_id))
@@ -198,7 +198,7 @@ class Directory:
         For the start of a process whose presence may have lost what the registry has.
         """
         count = 0
-        async for entry in self._everybody(None):
+        async for entry in everybody(self._registry):
             if entry.record.state is AgentState.ACTIVE:
                 await self._presence.ensure(entry.agent, self._clock.time(), self._interval_seconds)
                 count += 1
@@ -227,15 +227,6 @@ class Directory:
     async def _is_stray(self, agent_id: str) -> bool:
         entry = await self._registry.get(agent_id)
         return entry is None or entry.record.state is not AgentState.ACTIVE
-
-    async def _everybody(self, company_id: str | None) -> AsyncIterator[AgentEntry]:
-        cursor, more = "", True
-        while more:
-            page = await self._registry.scan(cursor=cursor, company_id=company_id)
-            for entry in page.entries:
-                yield entry
-            cursor = page.cursor
-            more = bool(cursor)
 
     async def _all_gone(self, agents: tuple[AgentRef, ...]) -> tuple[AgentRef, ...]:
         now = self._clock.time()

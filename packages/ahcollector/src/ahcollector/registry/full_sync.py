@@ -37,7 +37,7 @@ from ahcollector.metrics import (
     Metrics,
     NullMetrics,
 )
-from ahcollector.registry.base import AgentEntry, Registry
+from ahcollector.registry.base import AgentEntry, Registry, everybody
 from ahcollector.registry.directory import Directory
 from ahwire.hub import AgentState
 
@@ -186,16 +186,11 @@ class FullSync:
 
         Revoked agents are no orphans: their tombstones end in their own time.
         """
-        found: dict[str, int] = {}
-        cursor, more = "", True
-        while more:
-            page = await self._registry.scan(cursor=cursor)
-            for entry in page.entries:
-                if entry.record.state is not AgentState.REVOKED:
-                    found[entry.agent.agent_id] = hash(entry)
-            cursor = page.cursor
-            more = bool(cursor)
-        return found
+        return {
+            entry.agent.agent_id: hash(entry)
+            async for entry in everybody(self._registry)
+            if entry.record.state is not AgentState.REVOKED
+        }
 
     async def _read(self) -> tuple[set[str], int, int]:
         """Take all of the hub's records; return the ids, how many pages and how many records."""

@@ -39,7 +39,7 @@ from ahcollector.presence.base import AgentRef
 from ahcollector.redis import RedisClient, Script
 from ahcollector.registry._redis_fields import (
     AGENT_FIELDS,
-    LONG_AGO,
+    LONG_AGO_TEXT,
     TOKEN_FIELDS,
     key_part,
     put_arguments,
@@ -63,12 +63,9 @@ __all__ = ["RedisCompanySettings", "RedisRegistry"]
 
 _log = logging.getLogger("ahcollector.registry")
 
-_PACKAGE = "ahcollector.registry"
-_LIBRARY = Script.load(_PACKAGE, "library").body
-
 
 def _script(name: str) -> Script:
-    return Script.of(name, _LIBRARY + Script.load(_PACKAGE, name).body)
+    return Script.load("ahcollector.registry", name, after=("library",))
 
 
 _PUT = _script("put")
@@ -121,20 +118,13 @@ class RedisRegistry:
         reply = await self._run(_PUT, f"put {record.agent_id}", *arguments)
         applied, before, after = reply
         known = None if before is None else read_agent(record.agent_id, before[:-1])
-        entry = read_agent(record.agent_id, after[:-1])
-        if entry is None:
-            # It is older than what is there, and what is there cannot be read.
-            raise RegistryError(
-                f"registry: agent {record.agent_id} is damaged in Redis: delete the key "
-                f"{self._client.key('reg', 'agent', record.agent_id)}, and the hub's next word of "
-                "it is taken"
-            )
-        return Put(applied=bool(applied), before=known, after=entry)
+        # What is older than what is there brings back what is there, which may be damaged.
+        return Put(applied=bool(applied), before=known, after=self._read(record.agent_id, after))
 
     async def revoke(self, agent_id: str, *, now: float) -> AgentEntry | None:
         """Revoke an agent; its hashes become tombstones."""
-        reply = await self._run(_REVOKE, f"revoke {agent_id}", agent_id, repr(now), LONG_AGO)
-        return None if reply is None else read_agent(agent_id, reply[:-1])
+        reply = await self._run(_REVOKE, f"revoke {agent_id}", agent_id, repr(now), LONG_AGO_TEXT)
+        return None if reply is None else self._read(agent_id, reply)
 
     async def get(self, agent_id: str) -> AgentEntry | None:
         """Return one agent's entry; damaged fields are logged and there is none."""
@@ -273,6 +263,17 @@ class RedisRegistry:
                 changed(change)
 
         await self._client.listen(":".join(_CHANNEL), heard=heard, connected=doubt)
+
+    def _read(self, agent_id: str, flat: Sequence[bytes]) -> AgentEntry:
+        """Return the agent that a script told of; "unknown" would be no true answer to a write."""
+        entry = read_agent(agent_id, flat[:-1])
+        if entry is None:
+            raise RegistryError(
+                f"registry: agent {agent_id} is damaged in Redis: delete the key "
+                f"{self._client.key('reg', 'agent', agent_id)}, and the hub's next word of it is "
+                "taken"
+            )
+        return entry
 
     async def _page(self, key: str, cursor: str, limit: int) -> ScanPage:
         with _translated("list agents"):

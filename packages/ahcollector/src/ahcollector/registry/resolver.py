@@ -182,9 +182,8 @@ class Resolver:
                 f"the hub answered with agent {record.agent_id}, which has not the token asked for"
             )
         self._count("hub")
-        if self._cache is not None and self._cache.is_current(token_hash, entry, mark=mark):
-            return await self._take(record, entry, token_hash, read_at)
-        return await self._take(record, entry, token_hash, None)
+        current = self._cache is not None and self._cache.is_current(token_hash, entry, mark=mark)
+        return await self._take(record, entry, token_hash, read_at if current else None)
 
     async def _take(
         self, record: AgentRecord, entry: TokenEntry, token_hash: str, read_at: float | None

@@ -14,6 +14,15 @@ local function call(command, key, ...)
   return reply
 end
 
+-- What a script kept as JSON at a place.
+local function decoded(text, place)
+  local done, value = pcall(cjson.decode, text)
+  if not done or type(value) ~= 'table' then
+    error({err = 'DAMAGED no list or object in JSON (' .. place .. ')'})
+  end
+  return value
+end
+
 -- Whole milliseconds: nearest, and to the even one in the middle, as Python rounds.
 local function ms(seconds)
   local value = seconds * 1000
@@ -82,6 +91,11 @@ local function read(id)
     grace = tonumber(f[7] or 0), down = f[8], seq = tonumber(f[9] or 0), n = f[10],
     removed = f[11],
   }
+  -- Said here, where the key is known, and not by whoever comes to calculate with it.
+  if not (s.interval and s.due and s.grace and s.seq)
+    or s.seen and not tonumber(s.seen) or s.down and not tonumber(s.down) then
+    error({err = 'DAMAGED a field is no number (HMGET ' .. P .. 'a:' .. id .. ')'})
+  end
   if s.known and not s.down and s.n ~= grace().n then
     pardon(s)
   end

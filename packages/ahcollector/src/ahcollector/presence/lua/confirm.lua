@@ -6,7 +6,7 @@ local held = call('HGET', P .. 'tx', id)
 if not held then
   return 0
 end
-local intents = cjson.decode(held)
+local intents = decoded(held, P .. 'tx ' .. id)
 local place = 0
 for i, intent in ipairs(intents) do
   if intent[1] == event_id then

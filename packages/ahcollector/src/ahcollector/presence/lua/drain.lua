@@ -7,7 +7,7 @@ local now, lease = tonumber(ARGV[4]), tonumber(ARGV[5])
 local fields = call('HGETALL', P .. 'unrep:lease')
 local ended = {}
 for i = 1, #fields, 2 do
-  local held = cjson.decode(fields[i + 1])
+  local held = decoded(fields[i + 1], P .. 'unrep:lease ' .. fields[i])
   local left = held.ends_ms - now
   if left <= 0 or left > 2 * lease or (held.holder == holder and held.life ~= life) then
     ended[#ended + 1] = {number = tonumber(fields[i]), agents = held.agents}
@@ -26,7 +26,7 @@ local agents = {}
 for i = 1, #popped, 2 do
   -- One whose record cannot be read must not keep the others from being told.
   local done, seen = pcall(call, 'HGET', P .. 'a:' .. popped[i], 'seen')
-  if done and seen then
+  if done and tonumber(seen or '') then
     agents[#agents + 1] = popped[i]
     result[#result + 1] = popped[i]
     result[#result + 1] = seen

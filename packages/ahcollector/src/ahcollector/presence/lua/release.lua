@@ -5,5 +5,5 @@ if not held then
   return 0
 end
 call('HDEL', P .. 'unrep:lease', ARGV[1])
-give_back(cjson.decode(held).agents)
+give_back(decoded(held, P .. 'unrep:lease ' .. ARGV[1]).agents)
 return 1

@@ -35,7 +35,7 @@ while taken < limit do
   for _, id in ipairs(ids) do
     if taken < limit and not is_foreign(id) then
       local intents = call('HGET', P .. 'tx', id)
-      taken = taken + #cjson.decode(intents)
+      taken = taken + #decoded(intents, P .. 'tx ' .. id)
       hand_out(id, intents)
     end
   end
