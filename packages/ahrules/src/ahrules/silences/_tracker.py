@@ -176,7 +176,7 @@ class SuppressionTracker:
         key = event_key(event)
         held = self._held.get(key)
         following, marked = mark_event(held, event, self._silences.active(event, now))
-        if marked is not event and self._is_told_anyway(key, event, following):
+        if marked is not event and self._tells_anyway(key, event, following):
             self._overflow_total += 1
             self._held.pop(key)
             return event
@@ -188,8 +188,8 @@ class SuppressionTracker:
             self._held.put(key, following)
         return marked
 
-    def _is_told_anyway(self, key: EventKey, event: Event, following: HeldEvent | None) -> bool:
-        """Whether an event goes out although it is to be suppressed."""
+    def _tells_anyway(self, key: EventKey, event: Event, following: HeldEvent | None) -> bool:
+        """Decide whether an event goes out although it is to be suppressed, and keep that."""
         if following is None:
             if not _ends(event):
                 return False
