@@ -25,12 +25,12 @@ class Holder(Protocol):
     """The tenure of a shard, as far as handing over needs it.
 
     Attributes:
-        held: Entries handed over and not acknowledged.
+        held: Entries handed over and not settled, and the number of the hand-over of each.
     """
 
     shard: int
     lease: str
-    held: set[bytes]
+    held: dict[bytes, int]
 
     def is_valid(self) -> bool:
         """Return whether the lease is surely held."""
@@ -40,8 +40,16 @@ class Holder(Protocol):
         """End the tenure."""
         ...
 
-    def ack(self, entry_id: bytes) -> None:
+    def hold(self, entry_id: bytes) -> int:
+        """Hold an entry; return the number of this hand-over."""
+        ...
+
+    def ack(self, entry_id: bytes, hand_over: int) -> None:
         """Take an acknowledgement."""
+        ...
+
+    def ask_again(self, entry_id: bytes, hand_over: int) -> None:
+        """Have an entry handed over again."""
         ...
 
     def taken(self, entry_id: bytes) -> None:
@@ -70,14 +78,34 @@ class Entry:
     tries: int
 
 
-class _Delivery:
+class _Receipt:
+    """Settles one hand-over, which it knows by its number: one that is past has no effect."""
+
+    def __init__(self, *, tenure: Holder, entry_id: bytes, hand_over: int) -> None:
+        self._tenure = tenure
+        self._entry_id = entry_id
+        self._hand_over = hand_over
+
+    async def ack(self) -> None:
+        self._tenure.ack(self._entry_id, self._hand_over)
+
+    async def again(self) -> None:
+        self._tenure.ask_again(self._entry_id, self._hand_over)
+
+
+class _Delivery(_Receipt):
     """One hand-over of an entry."""
 
     def __init__(
-        self, *, tenure: Holder, entry_id: bytes, batch: SampleBatch, attempt: int
+        self,
+        *,
+        tenure: Holder,
+        entry_id: bytes,
+        hand_over: int,
+        batch: SampleBatch,
+        attempt: int,
     ) -> None:
-        self._tenure = tenure
-        self._entry_id = entry_id
+        super().__init__(tenure=tenure, entry_id=entry_id, hand_over=hand_over)
         self._batch = batch
         self._attempt = attempt
 
@@ -93,8 +121,9 @@ class _Delivery:
     def attempt(self) -> int:
         return self._attempt
 
-    async def ack(self) -> None:
-        self._tenure.ack(self._entry_id)
+    @property
+    def receipt(self) -> _Receipt:
+        return _Receipt(tenure=self._tenure, entry_id=self._entry_id, hand_over=self._hand_over)
 
 
 class HandOver:
@@ -128,33 +157,40 @@ class HandOver:
         except BusError as error:
             await self._bury(entry, "unreadable", str(error))
             return
-        self._tenure.held.add(entry.read.entry_id)
-        while self._tenure.is_valid():
+        hand_over = self._tenure.hold(entry.read.entry_id)
+        while self._tenure.is_valid() and self._is_held(entry, hand_over):
             if entry.is_suspect:
                 # When a process dies, all entries that are in a handler then have one more try. So
                 # an entry that had two or more is tried while no other such one is, of any shard:
                 # those that are innocent pass, and only the one that kills goes on counting.
                 async with self._alone:
-                    is_done = await self._try(entry, batch)
+                    is_done = await self._try(entry, batch, hand_over)
             else:
-                is_done = await self._try(entry, batch)
+                is_done = await self._try(entry, batch, hand_over)
             if is_done:
                 return
             entry.is_counted = entry.is_first = entry.is_suspect = False
             await self._clock.sleep(self._retry_seconds)
 
-    async def _try(self, entry: Entry, batch: SampleBatch) -> bool:
+    def _is_held(self, entry: Entry, hand_over: int) -> bool:
+        return self._tenure.held.get(entry.read.entry_id) == hand_over
+
+    async def _try(self, entry: Entry, batch: SampleBatch, hand_over: int) -> bool:
         """Hand over once; return whether that was the last time."""
         entry_id = entry.read.entry_id
         if not entry.is_counted:
             if entry.tries >= TRIES_MAX:
                 text = f"the process ended, or its lease, in each of {entry.tries} tries"
-                await self._bury(entry, "handler_died", text)
+                await self._bury(entry, "handler_died", text, request_id=batch.request_id)
                 return True
             if not await self._begin(entry):
                 return True
         delivery = _Delivery(
-            tenure=self._tenure, entry_id=entry_id, batch=batch, attempt=entry.tries
+            tenure=self._tenure,
+            entry_id=entry_id,
+            hand_over=hand_over,
+            batch=batch,
+            attempt=entry.tries,
         )
         try:
             await self._handler(delivery)
@@ -166,13 +202,14 @@ class HandOver:
                 exc_info=error,
                 extra={"request_id": batch.request_id, "attempt": entry.tries},
             )
-            if entry_id not in self._tenure.held:
+            if not self._is_held(entry, hand_over):
                 return True
             if entry.tries >= TRIES_MAX:
-                await self._bury(entry, "handler_failed", f"{type(error).__name__}: {error}")
+                text = f"{type(error).__name__}: {error}"
+                await self._bury(entry, "handler_failed", text, request_id=batch.request_id)
                 return True
             return False
-        if not entry.is_first and entry_id in self._tenure.held:
+        if not entry.is_first and self._is_held(entry, hand_over):
             self._tenure.taken(entry_id)
         return True
 
@@ -198,11 +235,14 @@ class HandOver:
             return False
         return False
 
-    async def _bury(self, entry: Entry, kind: str, reason: str) -> None:
+    async def _bury(
+        self, entry: Entry, kind: str, reason: str, *, request_id: str | None = None
+    ) -> None:
         entry_id = entry.read.entry_id
+        told = {"shard": self._tenure.shard, "entry": entry_id.decode(), "error": reason}
         _log.error(
             "an entry of the bus is set aside",
-            extra={"shard": self._tenure.shard, "entry": entry_id.decode(), "error": reason},
+            extra=told if request_id is None else told | {"request_id": request_id},
         )
         while self._tenure.is_valid():
             try:

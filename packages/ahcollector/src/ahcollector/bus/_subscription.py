@@ -15,7 +15,7 @@ from ahcollector.bus._depths import Depths
 from ahcollector.bus._leases import Leases
 from ahcollector.bus._streams import Settlement, ShardStreams, Taken
 from ahcollector.bus._tenure import READ_ENTRIES, Tenure, TenureSettings
-from ahcollector.bus.base import Handler
+from ahcollector.bus.base import AtEnd, Handler
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError
 from ahcollector.metrics import Metrics
@@ -93,13 +93,13 @@ class Subscription:
     def queued(self, shard: int) -> int:
         """Return how many entries of a shard were read and wait here."""
         tenure = self._leases.tenures.get(shard)
-        return 0 if tenure is None else len(tenure.queue)
+        return 0 if tenure is None else tenure.waiting()
 
     def held(self) -> int:
         """Return how many entries were handed over and are not acknowledged."""
         return sum(len(tenure.held) for tenure in self._leases.tenures.values())
 
-    async def run(self) -> None:
+    async def run(self, at_end: AtEnd | None) -> None:
         """Work until cancelled, or until the bus is closed and what waits is handed over."""
         try:
             async with anyio.create_task_group() as tasks:
@@ -111,6 +111,8 @@ class Subscription:
                 for number in range(self._settings.readers):
                     tasks.start_soon(self._read, number)
                 await self._drained()
+                if at_end is not None:
+                    await at_end()
                 tasks.cancel_scope.cancel()
         finally:
             self._tasks = None

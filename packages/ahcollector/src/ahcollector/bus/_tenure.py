@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -87,11 +88,14 @@ class Tenure:
         self.ends_when_empty = False
         self.ended = anyio.Event()
         self.queue: deque[Entry] = deque()
-        self.held: set[bytes] = set()
+        self.held: dict[bytes, int] = {}
         self.current: Entry | None = None
         self._known: set[bytes] = set()
         self._acked: list[bytes] = []
         self._taken: list[bytes] = []
+        self._last_hand_over = 0
+        self._asked: list[tuple[int, int]] = []
+        self._fetched: deque[Entry] = deque()
         self._after = b"0-0"
         self._cursor = b"0-0"
         self._streams = streams
@@ -165,12 +169,25 @@ class Tenure:
 
     # --- what is settled
 
-    def ack(self, entry_id: bytes) -> None:
+    def hold(self, entry_id: bytes) -> int:
+        """Hold an entry; return the number of this hand-over."""
+        self._last_hand_over += 1
+        self.held[entry_id] = self._last_hand_over
+        return self._last_hand_over
+
+    def ack(self, entry_id: bytes, hand_over: int) -> None:
         """Take an acknowledgement; one that comes after the end has no effect."""
-        if entry_id in self.held:
-            self.held.discard(entry_id)
+        if self.held.get(entry_id) == hand_over:
+            del self.held[entry_id]
             self._acked.append(entry_id)
             self._changed()
+
+    def ask_again(self, entry_id: bytes, hand_over: int) -> None:
+        """Have a held entry handed over again; it stays pending, and known."""
+        if self.held.get(entry_id) == hand_over:
+            del self.held[entry_id]
+            heapq.heappush(self._asked, _place(entry_id))
+            self.wake()
 
     def taken(self, entry_id: bytes) -> None:
         """Note that the handler took an entry, whose tries are to be taken back."""
@@ -179,7 +196,7 @@ class Tenure:
 
     def forget(self, entry_id: bytes) -> None:
         """Note that an entry is pending no more."""
-        self.held.discard(entry_id)
+        self.held.pop(entry_id, None)
         self._known.discard(entry_id)
 
     def settlement(self) -> Settlement | None:
@@ -201,7 +218,7 @@ class Tenure:
 
     def given_back(self) -> dict[bytes, int]:
         """Return entries in memory that were not handed over, with the tries they really had."""
-        waiting = [*([] if self.current is None else [self.current]), *self.queue]
+        waiting = [*([] if self.current is None else [self.current]), *self._fetched, *self.queue]
         return {one.read.entry_id: one.tries - 1 for one in waiting if one.is_counted}
 
     def interrupted(self) -> dict[tuple[int, bytes], int]:
@@ -210,6 +227,10 @@ class Tenure:
             return {}
         return {(self.shard, self.current.read.entry_id): self.current.tries}
 
+    def waiting(self) -> int:
+        """Return how many entries wait here, also those that are not in memory any more."""
+        return len(self.queue) + len(self._fetched) + len(self._asked)
+
     # --- its work
 
     async def serve(self) -> None:
@@ -217,17 +238,22 @@ class Tenure:
         try:
             with self._scope:
                 while not self.is_drained and self.is_valid():
-                    if self.queue:
-                        self.current = self.queue.popleft()
-                        await self._hand_over.run(self.current)
-                        self.current = None
-                    else:
-                        await self._find_more()
+                    await self._step()
         finally:
             # Whoever was late once has ended, although a renewal that was under way may still come.
             self._is_lost = self._is_lost or not self.is_valid()
             self.is_leaving = True
             self.ended.set()
+
+    async def _step(self) -> None:
+        if self._asked and not self._fetched:
+            await self._fetch_asked()
+        elif self._fetched or self.queue:
+            self.current = (self._fetched or self.queue).popleft()
+            await self._hand_over.run(self.current)
+            self.current = None
+        else:
+            await self._find_more()
 
     async def _find_more(self) -> None:
         news = self._news
@@ -255,7 +281,7 @@ class Tenure:
             self.is_read = False
         self.put(found)
         self.is_behind = bool(found)
-        self.is_drained = self.ends_when_empty and not found
+        self.is_drained = self.ends_when_empty and not found and not self._asked
 
     async def _recover(self) -> None:
         """Find a page of what is pending and unknown here."""
@@ -301,6 +327,28 @@ class Tenure:
                 break
         return found
 
+    async def _fetch_asked(self) -> None:
+        """Read some of what was asked for again: the memory of a process is not for all of it."""
+        count = min(READ_ENTRIES, len(self._asked))
+        places = [heapq.heappop(self._asked) for _ in range(count)]
+        ids = [_entry_id(place) for place in places]
+        try:
+            found = await self._streams.fetch(self.shard, self.lease, ids)
+        except BusError:
+            for place in places:
+                heapq.heappush(self._asked, place)
+            await self._clock.sleep(self._settings.retry_seconds)
+            return
+        if found is None:
+            self.end(lost=True)
+            return
+        there = {read.entry_id for read in found}
+        self._known.difference_update(one for one in ids if one not in there)
+        # What a handler took has no tries: the hand-over that comes is the first one again.
+        self._fetched.extend(
+            Entry(read=read, is_counted=False, is_first=False, tries=0) for read in found
+        )
+
     async def _adopt(self, ids: list[bytes]) -> None:
         """Put pending entries before what waits: they are older."""
         if not ids:
@@ -323,3 +371,13 @@ class Tenure:
         self._known.update(one.read.entry_id for one in entries)
         self.queue.extendleft(reversed(entries))
         self.wake()
+
+
+def _place(entry_id: bytes) -> tuple[int, int]:
+    """Return what entries of a stream are in the order of."""
+    milliseconds, _, number = entry_id.partition(b"-")
+    return int(milliseconds), int(number)
+
+
+def _entry_id(place: tuple[int, int]) -> bytes:
+    return b"%d-%d" % place

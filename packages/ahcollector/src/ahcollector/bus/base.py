@@ -21,11 +21,13 @@ import attrs
 __all__ = [
     "SHARDS",
     "TRIES_MAX",
+    "AtEnd",
     "Bus",
     "BusDeadLetter",
     "BusDeadLetters",
     "Delivery",
     "Handler",
+    "Receipt",
     "SampleBatch",
     "StoredSeries",
     "shard_for",
@@ -85,7 +87,27 @@ class SampleBatch:
         return sum(len(series.points) for series in self.series)
 
 
-class Delivery(Protocol):
+class Receipt(Protocol):
+    """Settles an entry that was handed over, once: what is asked of it afterwards has no effect.
+
+    Nor has it an effect after the subscription ended, when the entry is the next subscriber's.
+    """
+
+    async def ack(self) -> None:
+        """Let the bus forget the entry: its samples are stored, or set aside. May be repeated."""
+        ...
+
+    async def again(self) -> None:
+        """Have the entry handed over again, although nothing was wrong with it.
+
+        The hand-over that comes is a first try, and has the batch and a receipt of its own. Those
+        asked for again come before what waits, in their old order where they are asked for
+        together. May be called inside the handler, or long after it returned.
+        """
+        ...
+
+
+class Delivery(Receipt, Protocol):
     """One entry handed over to a handler."""
 
     @property
@@ -103,8 +125,9 @@ class Delivery(Protocol):
         """1 for the first hand-over."""
         ...
 
-    async def ack(self) -> None:
-        """Let the bus forget the entry: its samples are stored, or set aside. May be repeated."""
+    @property
+    def receipt(self) -> Receipt:
+        """What settles this hand-over as the delivery does, and does not keep the batch alive."""
         ...
 
 
@@ -113,6 +136,10 @@ Handler = Callable[[Delivery], Awaitable[None]]
 
 Waiting inside is how a handler slows its shard down.
 """
+
+
+AtEnd = Callable[[], Awaitable[None]]
+"""Called once when a closed bus has handed over everything: the last chance to acknowledge."""
 
 
 @attrs.frozen(kw_only=True)
@@ -168,6 +195,14 @@ class BusDeadLetters(Protocol):
 class Bus(Protocol):
     """Carries batches from ingest to workers."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether what is on it outlives this process, and is handed over by another one.
+
+        A worker that stops leaves the rest on such a bus, and empties one that is not.
+        """
+        ...
+
     async def publish(self, batch: SampleBatch) -> None:
         """Put a batch on the shard of its server; never waits for room.
 
@@ -177,11 +212,15 @@ class Bus(Protocol):
         """
         ...
 
-    async def subscribe(self, shards: Collection[int], handler: Handler) -> None:
+    async def subscribe(
+        self, shards: Collection[int], handler: Handler, *, at_end: AtEnd | None = None
+    ) -> None:
         """Hand the entries of `shards` to `handler`, each shard in order, shards side by side.
 
-        Runs until cancelled, or until the bus is closed and its shards are empty. Cancellation
-        loses nothing: what is held goes to the next subscriber.
+        Runs until cancelled, or until the bus is closed, nothing waits in its shards, and `at_end`
+        returned. It does not wait for what is held: while `at_end` runs, acknowledgements still
+        count, and what is asked for again is the next subscriber's. Cancellation loses nothing:
+        what is held goes to the next subscriber.
 
         Raises:
             BusError: A shard is taken by another subscriber of this process, or does not exist.

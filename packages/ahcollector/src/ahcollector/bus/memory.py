@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 from collections import deque
 from collections.abc import Collection, Mapping
@@ -15,6 +16,7 @@ from ahcollector.bus._dead import MemoryBusDeadLetters
 from ahcollector.bus.base import (
     SHARDS,
     TRIES_MAX,
+    AtEnd,
     Handler,
     SampleBatch,
     shard_for,
@@ -30,45 +32,99 @@ _log = logging.getLogger("ahcollector.bus")
 
 @attrs.define(kw_only=True, eq=False)
 class _Entry:
+    number: int
     batch: SampleBatch
     tries: int = 0
 
+    def __lt__(self, other: _Entry) -> bool:
+        return self.number < other.number
+
 
 class _Shard:
-    """One shard: what waits, what is held, and whether somebody reads it."""
+    """One shard: what waits, what is held, and whether somebody reads it.
+
+    Attributes:
+        waiting: Entries in the order of their numbers; those handed over before have lower ones.
+        again: Entries that were asked for again: a heap.
+        held: What was handed over and is not settled, by the number of the hand-over.
+    """
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.waiting: deque[_Entry] = deque()
+        self.again: list[_Entry] = []
         self.held: dict[int, _Entry] = {}
         self.taken = False
         self.changed = anyio.Event()
+        self._last_entry = 0
+        self._last_hand_over = 0
+
+    def add(self, batch: SampleBatch) -> None:
+        self._last_entry += 1
+        self.waiting.append(_Entry(number=self._last_entry, batch=batch))
+        self.wake()
 
     def wake(self) -> None:
         self.changed.set()
         self.changed = anyio.Event()
 
+    def depth(self) -> int:
+        return len(self.waiting) + len(self.again)
+
+    def next(self) -> _Entry | None:
+        if self.again:
+            return heapq.heappop(self.again)
+        return self.waiting.popleft() if self.waiting else None
+
+    def hold(self, entry: _Entry) -> int:
+        """Hold an entry; return the number of this hand-over."""
+        self._last_hand_over += 1
+        self.held[self._last_hand_over] = entry
+        return self._last_hand_over
+
+    def ask_again(self, hand_over: int) -> None:
+        entry = self.held.pop(hand_over, None)
+        if entry is not None:
+            entry.tries = 0
+            heapq.heappush(self.again, entry)
+            self.wake()
+
     def give_back(self) -> None:
-        """Put what is held before what waits, in the old order."""
-        self.waiting.extendleft(reversed(self.held.values()))
+        """Put what is held or asked for again before what waits, in the old order."""
+        self.waiting.extendleft(sorted([*self.held.values(), *self.again], reverse=True))
         self.held.clear()
+        self.again.clear()
 
 
 def _waiting(shard: _Shard) -> float:
-    return float(len(shard.waiting))
+    return float(shard.depth())
 
 
-class _Delivery:
+class _Receipt:
+    """Settles one hand-over, which it knows by its number: one that is past has no effect."""
+
+    def __init__(self, shard: _Shard, hand_over: int) -> None:
+        self._shard = shard
+        self._hand_over = hand_over
+
+    async def ack(self) -> None:
+        self._shard.held.pop(self._hand_over, None)
+
+    async def again(self) -> None:
+        self._shard.ask_again(self._hand_over)
+
+
+class _Delivery(_Receipt):
     """One hand-over of an entry."""
 
-    def __init__(self, shard: _Shard, entry: _Entry) -> None:
-        self._shard = shard
-        self._entry = entry
+    def __init__(self, shard: _Shard, hand_over: int, entry: _Entry) -> None:
+        super().__init__(shard, hand_over)
+        self._batch = entry.batch
         self._attempt = entry.tries
 
     @property
     def batch(self) -> SampleBatch:
-        return self._entry.batch
+        return self._batch
 
     @property
     def shard(self) -> int:
@@ -78,10 +134,9 @@ class _Delivery:
     def attempt(self) -> int:
         return self._attempt
 
-    async def ack(self) -> None:
-        # After a subscription ended, the entry waits for the next one: an acknowledgement that
-        # comes so late has no effect, as with a lease that was lost.
-        self._shard.held.pop(id(self._entry), None)
+    @property
+    def receipt(self) -> _Receipt:
+        return _Receipt(self._shard, self._hand_over)
 
 
 class InProcessBus:
@@ -130,10 +185,16 @@ class InProcessBus:
                 f"shard {shard.number} of the bus holds {len(shard.waiting)} batches, which is its "
                 "bound: the workers are behind, send the batch again later"
             )
-        shard.waiting.append(_Entry(batch=batch))
-        shard.wake()
+        shard.add(batch)
 
-    async def subscribe(self, shards: Collection[int], handler: Handler) -> None:
+    @property
+    def is_shared(self) -> bool:
+        """No: what is on it ends with the process."""
+        return False
+
+    async def subscribe(
+        self, shards: Collection[int], handler: Handler, *, at_end: AtEnd | None = None
+    ) -> None:
         """Hand over entries until cancelled, or closed and empty."""
         mine = [self._checked(number) for number in sorted(set(shards))]
         for shard in mine:
@@ -142,6 +203,8 @@ class InProcessBus:
             async with anyio.create_task_group() as tasks:
                 for shard in mine:
                     tasks.start_soon(self._serve, shard, handler)
+            if at_end is not None:
+                await at_end()
         finally:
             for shard in mine:
                 shard.give_back()
@@ -157,22 +220,26 @@ class InProcessBus:
 
     async def _serve(self, shard: _Shard, handler: Handler) -> None:
         while True:
-            while not shard.waiting:
+            entry = shard.next()
+            if entry is None:
                 if self._closed:
                     return
                 await shard.changed.wait()
-            entry = shard.waiting.popleft()
-            shard.held[id(entry)] = entry
+                continue
             await self._hand_over(shard, entry, handler)
             # Or each shard would hold a batch, some of them large, until its next one comes.
             del entry
 
     async def _hand_over(self, shard: _Shard, entry: _Entry, handler: Handler) -> None:
         """Give one entry to the handler until it takes it, or has failed too often."""
-        while True:
+        hand_over = shard.hold(entry)
+        while hand_over in shard.held:
             entry.tries += 1
             try:
-                await handler(_Delivery(shard, entry))
+                await handler(_Delivery(shard, hand_over, entry))
+            except anyio.get_cancelled_exc_class():
+                entry.tries = max(0, entry.tries - 1)
+                raise
             except Exception as error:  # noqa: BLE001 - the supervisor of the handler, see below
                 # Whatever a handler raises is a failed try of this entry
                 # and must not stop the entries behind it.
@@ -181,22 +248,29 @@ class InProcessBus:
                     exc_info=error,
                     extra={"request_id": entry.batch.request_id, "attempt": entry.tries},
                 )
+                # Its handler may have settled it before it failed.
+                if hand_over not in shard.held:
+                    return
                 if entry.tries >= TRIES_MAX:
-                    self._bury(shard, entry, f"{type(error).__name__}: {error}")
+                    self._bury(shard, hand_over, f"{type(error).__name__}: {error}")
                     return
                 await self._clock.sleep(self._retry_seconds)
             else:
                 entry.tries = 0
                 return
 
-    def _bury(self, shard: _Shard, entry: _Entry, reason: str) -> None:
-        shard.held.pop(id(entry), None)
+    def _bury(self, shard: _Shard, hand_over: int, reason: str) -> None:
+        entry = shard.held.pop(hand_over)
+        _log.error(
+            "an entry of the bus is set aside",
+            extra={"request_id": entry.batch.request_id, "shard": shard.number, "error": reason},
+        )
         self.dead.put(entry.batch, shard.number, reason, self._clock.time())
         self._metrics.inc(names.BUS_DEAD_LETTER, reason="handler_failed")
 
     def depth(self) -> Mapping[int, int]:
         """Count what waits."""
-        return {shard.number: len(shard.waiting) for shard in self._shards}
+        return {shard.number: shard.depth() for shard in self._shards}
 
     async def close(self) -> None:
         """Take nothing more."""

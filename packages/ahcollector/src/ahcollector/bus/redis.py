@@ -40,6 +40,9 @@ are tried one at a time, and only that one comes to five.
 command, and again until Redis takes them or the lease is over. A process that is killed in between
 leaves entries that are handed over once more.
 
+**Again.** An entry that is asked for again stays pending and leaves the memory of this process: it
+is read anew by its id when its turn comes, some at a time, and its tries begin at one.
+
 Durability is that of Redis: with ``appendfsync everysec`` up to two seconds of accepted batches may
 be lost at a power cut, with ``always`` none.
 """
@@ -61,7 +64,7 @@ from ahcollector.bus._redis_dead import RedisBusDeadLetters
 from ahcollector.bus._streams import ShardStreams
 from ahcollector.bus._subscription import Subscription, SubscriptionSettings
 from ahcollector.bus._tenure import TenureSettings
-from ahcollector.bus.base import SHARDS, Handler, SampleBatch, shard_for
+from ahcollector.bus.base import SHARDS, AtEnd, Handler, SampleBatch, shard_for
 from ahcollector.clock import AsyncClock, SystemClock
 from ahcollector.errors import BusClosed, BusError, BusFull
 from ahcollector.metrics import Metrics, NullMetrics
@@ -189,7 +192,14 @@ class RedisBus:
                 "none, send the batch again later"
             )
 
-    async def subscribe(self, shards: Collection[int], handler: Handler) -> None:
+    @property
+    def is_shared(self) -> bool:
+        """Yes: what is on it is handed over by any process that subscribes."""
+        return True
+
+    async def subscribe(
+        self, shards: Collection[int], handler: Handler, *, at_end: AtEnd | None = None
+    ) -> None:
         """Hand over the entries of its share of `shards`, until cancelled, or closed and empty.
 
         Raises:
@@ -219,7 +229,7 @@ class RedisBus:
         self._taken.update(wanted)
         self._subscriptions.append(subscription)
         try:
-            await subscription.run()
+            await subscription.run(at_end)
         finally:
             self._subscriptions.remove(subscription)
             self._taken.difference_update(wanted)

@@ -10,81 +10,25 @@ import attrs
 from ahcollector.bus.base import (
     SHARDS,
     TRIES_MAX,
-    Bus,
-    BusDeadLetters,
     Delivery,
     Handler,
-    SampleBatch,
     StoredSeries,
     shard_for,
 )
 from ahcollector.errors import BusClosed, BusError, BusFull
 from ahcollector.testing._contracts._expect import expect
+from ahcollector.testing._contracts.bus_receipts import (
+    WAIT_SECONDS,
+    BusReceipts,
+    batch_of,
+    number_of,
+)
 
 __all__ = ["BusContract", "batch_of"]
 
-_WAIT_SECONDS = 10.0
 
-
-def batch_of(number: int, *, server_id: str = "web-1", company_id: str = "acme") -> SampleBatch:
-    """Return a batch with one sample; equal arguments give equal batches."""
-    labels = (
-        ("__name__", "ah_cpu_percent"),
-        ("company_id", company_id),
-        ("server_id", server_id),
-        ("core", "0"),
-    )
-    return SampleBatch(
-        company_id=company_id,
-        server_id=server_id,
-        agent_id=f"agent-{server_id}",
-        request_id=f"{number:016x}",
-        received_at_ms=1_700_000_000_000 + number,
-        series=(
-            StoredSeries(
-                labels=labels, points=((1_700_000_000_000 + number * 1_000, float(number)),)
-            ),
-        ),
-    )
-
-
-def _number(delivery: Delivery) -> int:
-    return int(delivery.batch.request_id, 16)
-
-
-class BusContract:
+class BusContract(BusReceipts):
     """The suite; derive from it and give `new`."""
-
-    async def new(self, *, queue_batches_max: int = 256) -> Bus:
-        """Return an empty bus with this bound of waiting entries a shard, on the system's clock."""
-        raise NotImplementedError
-
-    def dead(self, bus: Bus) -> BusDeadLetters:
-        """Return the dead letters of a bus; its attribute `dead` unless this is overridden."""
-        letters: BusDeadLetters = getattr(bus, "dead")  # noqa: B009 - no part of the protocol
-        return letters
-
-    async def until(self, bus: Bus, handler: Handler, done: anyio.Event) -> None:
-        """Subscribe to all shards until `done` is set."""
-        with anyio.fail_after(_WAIT_SECONDS):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(bus.subscribe, range(SHARDS), handler)
-                await done.wait()
-                tasks.cancel_scope.cancel()
-
-    async def take(self, bus: Bus, count: int) -> list[Delivery]:
-        """Take and acknowledge `count` deliveries."""
-        taken: list[Delivery] = []
-        done = anyio.Event()
-
-        async def handler(delivery: Delivery) -> None:
-            taken.append(delivery)
-            await delivery.ack()
-            if len(taken) >= count:
-                done.set()
-
-        await self.until(bus, handler, done)
-        return taken
 
     async def test_batches_arrive_whole_and_in_order_of_their_shard(self) -> None:
         """What was published, as it was published."""
@@ -111,7 +55,7 @@ class BusContract:
         await bus.publish(batch_of(4, server_id=other))
         assert bus.depth()[shard_for("web-1")] == 3
         taken = await self.take(bus, 4)
-        assert sorted(map(_number, taken)) == [0, 1, 2, 4]
+        assert sorted(map(number_of, taken)) == [0, 1, 2, 4]
         await bus.publish(batch_of(5))
 
     async def test_what_is_held_does_not_count_and_comes_back(self) -> None:
@@ -123,8 +67,8 @@ class BusContract:
         done = anyio.Event()
 
         async def hold(delivery: Delivery) -> None:
-            held.append(_number(delivery))
-            if _number(delivery) == 1:
+            held.append(number_of(delivery))
+            if number_of(delivery) == 1:
                 await delivery.ack()
             if len(held) == 3:
                 assert bus.depth()[delivery.shard] == 0
@@ -133,8 +77,8 @@ class BusContract:
 
         await self.until(bus, hold, done)
         again = await self.take(bus, 3)
-        assert [number for number in map(_number, again) if number in {0, 2}] == [0, 2]
-        assert 3 in map(_number, again)
+        assert [number for number in map(number_of, again) if number in {0, 2}] == [0, 2]
+        assert 3 in map(number_of, again)
 
     async def test_a_batch_that_always_fails_stops_nobody(self) -> None:
         """C9: at most 5 tries, then it is a dead letter; those behind it flow."""
@@ -146,10 +90,10 @@ class BusContract:
         done = anyio.Event()
 
         async def handler(delivery: Delivery) -> None:
-            if _number(delivery) == 1:
+            if number_of(delivery) == 1:
                 tries.append(delivery.attempt)
                 raise LookupError("poison")
-            taken.append(_number(delivery))
+            taken.append(number_of(delivery))
             await delivery.ack()
             if len(taken) == 4:
                 done.set()
@@ -168,7 +112,7 @@ class BusContract:
         done = anyio.Event()
 
         async def handler(delivery: Delivery) -> None:
-            seen.append((_number(delivery), delivery.attempt))
+            seen.append((number_of(delivery), delivery.attempt))
             if seen == [(0, 1)]:
                 raise LookupError("once")
             await delivery.ack()
@@ -188,10 +132,10 @@ class BusContract:
         taken: list[int] = []
 
         async def handler(delivery: Delivery) -> None:
-            taken.append(_number(delivery))
+            taken.append(number_of(delivery))
             await delivery.ack()
 
-        with anyio.fail_after(_WAIT_SECONDS):
+        with anyio.fail_after(WAIT_SECONDS):
             await bus.subscribe(range(SHARDS), handler)
         assert taken == [0]
 
@@ -213,7 +157,7 @@ class BusContract:
         for number in range(64):
             await bus.publish(batch_of(number, server_id=f"s{number}"))
         halves: list[Collection[int]] = [range(32), range(32, 64)]
-        with anyio.fail_after(_WAIT_SECONDS):
+        with anyio.fail_after(WAIT_SECONDS):
             async with anyio.create_task_group() as tasks:
                 for who, half in enumerate(halves):
                     tasks.start_soon(bus.subscribe, half, handler_of(who))
@@ -233,10 +177,10 @@ class BusContract:
             done.set()
 
         async def refused(shards: Collection[int]) -> None:
-            with anyio.fail_after(_WAIT_SECONDS), expect(BusError):
+            with anyio.fail_after(WAIT_SECONDS), expect(BusError):
                 await bus.subscribe(shards, handler)
 
-        with anyio.fail_after(_WAIT_SECONDS):
+        with anyio.fail_after(WAIT_SECONDS):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(bus.subscribe, range(SHARDS), handler)
                 await anyio.wait_all_tasks_blocked()
@@ -246,7 +190,7 @@ class BusContract:
                 await bus.publish(batch_of(0))
                 await done.wait()
                 tasks.cancel_scope.cancel()
-        assert list(map(_number, taken)) == [0]
+        assert list(map(number_of, taken)) == [0]
 
     async def test_a_subscriber_that_waits_is_handed_what_comes(self) -> None:
         """One at a time, each published when the last one was taken."""
@@ -255,14 +199,14 @@ class BusContract:
         done = anyio.Event()
 
         async def handler(delivery: Delivery) -> None:
-            taken.append(_number(delivery))
+            taken.append(number_of(delivery))
             await delivery.ack()
             if len(taken) == 20:
                 done.set()
             else:
                 await bus.publish(batch_of(len(taken), server_id=f"server-{len(taken)}"))
 
-        with anyio.fail_after(_WAIT_SECONDS):
+        with anyio.fail_after(WAIT_SECONDS):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(bus.subscribe, range(SHARDS), handler)
                 await anyio.wait_all_tasks_blocked()
@@ -306,7 +250,7 @@ class BusContract:
 
         async def hold(delivery: Delivery) -> None:
             held.append(delivery)
-            if _number(delivery) == 0:
+            if number_of(delivery) == 0:
                 await delivery.ack()
                 await delivery.ack()
             else:
@@ -315,9 +259,9 @@ class BusContract:
         await self.until(bus, hold, done)
         for delivery in held:
             await delivery.ack()
-        assert list(map(_number, await self.take(bus, 1))) == [1]
+        assert list(map(number_of, await self.take(bus, 1))) == [1]
         await bus.publish(batch_of(2))
-        assert list(map(_number, await self.take(bus, 1))) == [2]
+        assert list(map(number_of, await self.take(bus, 1))) == [2]
 
     async def test_a_handler_that_is_cancelled_had_no_try(self) -> None:
         """However often a subscription ends in it."""
@@ -332,7 +276,8 @@ class BusContract:
                 await anyio.sleep_forever()
 
             await self.until(bus, hangs, begun)
-        assert list(map(_number, await self.take(bus, 2))) == [0, 1]
+        taken = await self.take(bus, 2)
+        assert [(number_of(one), one.attempt) for one in taken] == [(0, 1), (1, 1)]
         assert await self.dead(bus).count() == 0
 
     async def test_dead_letters_are_listed_replayed_and_purged(self) -> None:
@@ -344,7 +289,7 @@ class BusContract:
         done = anyio.Event()
 
         async def poison(delivery: Delivery) -> None:
-            if _number(delivery) < 3:
+            if number_of(delivery) < 3:
                 raise LookupError("poison")
             await delivery.ack()
             done.set()
@@ -360,5 +305,5 @@ class BusContract:
         assert await dead.purge([letters[0].letter_id]) == 1
         assert await dead.replay(None) == 1
         assert await dead.count() == 0
-        assert list(map(_number, await self.take(bus, 2))) == [1, 2]
+        assert list(map(number_of, await self.take(bus, 2))) == [1, 2]
         assert await dead.purge(None) == 0
