@@ -22,6 +22,17 @@ PUBLIC = {
         "shard_for",
     ],
     "ahcollector.admin": ["Check", "Reload", "admin_app", "openapi_document"],
+    "ahcollector.alerts": [
+        "FileKeptLists",
+        "KeptLists",
+        "MemoryKeptLists",
+        "RulePuller",
+        "RulesInForce",
+        "SilencePuller",
+        "SilencesInForce",
+        "rules_in_force",
+        "silences_in_force",
+    ],
     "ahcollector.budget": [
         "AgentSeries",
         "BudgetKeeper",
@@ -35,7 +46,7 @@ PUBLIC = {
     "ahcollector.budget.redis": ["RedisBudgetStore"],
     "ahcollector.clock": ["AsyncClock", "SystemClock"],
     "ahcollector.enroll": ["EnrollProxy", "Renewal", "enroll_refusal"],
-    "ahcollector.hub": ["HttpHub", "Hub", "SettingsReply"],
+    "ahcollector.hub": ["HttpHub", "Hub", "RulesReply", "SettingsReply", "SilencesReply"],
     "ahcollector.ingest": [
         "Check",
         "IPNetwork",
@@ -121,6 +132,7 @@ PUBLIC = {
     "ahcollector.testing.contracts": [
         "BudgetStoreContract",
         "BusContract",
+        "DeadBatchesContract",
         "OutboxContract",
         "PresenceContract",
         "RegistryContract",
@@ -133,7 +145,9 @@ PUBLIC = {
         "MemoryDeadBatches",
         "Worker",
         "WorkerStats",
+        "replay_dead_batches",
     ],
+    "ahcollector.worker.redis": ["RedisDeadBatches"],
     "ahcollector.registry": [
         "AgentEntry",
         "CachedRegistry",
@@ -190,6 +204,6 @@ for name in ("starlette", "prometheus_client", "redis", "nats", "cramjam"):
     sys.modules[name] = None  # importing it fails
 import ahcollector, ahcollector.metrics, ahcollector.registry, ahcollector.enroll, ahcollector.hub
 import ahcollector.bus, ahcollector.store, ahcollector.presence, ahcollector.outbox
-import ahcollector.worker, ahcollector.detector, ahcollector.errors
+import ahcollector.worker, ahcollector.detector, ahcollector.errors, ahcollector.alerts
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

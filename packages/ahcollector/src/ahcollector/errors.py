@@ -13,10 +13,14 @@
     ├── PresenceError            the presence store gave no answer: the detector counts as blind
     │   └── PresenceDamagedError it answers, and has what presence never wrote; the text says where
     ├── BudgetStoreError         the store of known series gave no answer: nothing is refused for it
+    ├── DeadBatchesError         batches the store refused cannot be kept, or read
+    ├── AlertStateError          what keeps the states of alerts gave no answer; nothing was lost
+    │   └── FencedAlertStateError the states were taken over by another process: read them anew
     ├── OutboxError              the outbox could not make an event durable, or could not be read
     │   └── FencedOutboxError    the caller's fence is older than the newest: its lease is lost
     ├── RedisError               Redis gave no answer, or an error; each part turns it into its own
     │   └── RedisRefusedError    it answered with an error; ``code`` is Redis' own word for it
+    ├── NatsError                NATS gave no answer; each part turns it into its own
     ├── RedisSettingsError       Redis loses state, or keeps none for this user: refused at start
     ├── SnapshotError            a snapshot file cannot be read or written
     ├── HubError                 an answer of the hub, or the lack of one
@@ -36,15 +40,19 @@ from __future__ import annotations
 from ahwire.status import Code
 
 __all__ = [
+    "AlertStateError",
     "BudgetStoreError",
     "BusClosed",
     "BusError",
     "BusFull",
     "CollectorError",
+    "DeadBatchesError",
+    "FencedAlertStateError",
     "FencedHubError",
     "FencedOutboxError",
     "HubError",
     "HubUnavailableError",
+    "NatsError",
     "OutboxError",
     "PermanentHubError",
     "PermanentStoreError",
@@ -106,6 +114,18 @@ class PresenceDamagedError(PresenceError):
     """The presence store has what presence never wrote; no retry helps until it is repaired."""
 
 
+class DeadBatchesError(CollectorError):
+    """What keeps the batches that the store refused cannot be read or written; a retry can help."""
+
+
+class AlertStateError(CollectorError):
+    """What keeps rules, silences and the states of alerts gave no answer, or could not keep it."""
+
+
+class FencedAlertStateError(AlertStateError):
+    """Another process has taken the states over since they were read here; nothing was kept."""
+
+
 class OutboxError(CollectorError):
     """The outbox could not make events durable, or could not be read."""
 
@@ -145,6 +165,18 @@ class RedisRefusedError(RedisError):
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class NatsError(CollectorError):
+    """NATS gave no answer. What was asked for was done at most once; nobody knows whether it was.
+
+    Attributes:
+        is_nobody: Whether NATS itself answered: nobody there listens to that subject.
+    """
+
+    def __init__(self, message: str, *, is_nobody: bool = False) -> None:
+        super().__init__(message)
+        self.is_nobody = is_nobody
 
 
 class RedisSettingsError(CollectorError):

@@ -117,9 +117,24 @@ TSDB_SAMPLES_DROPPED = _counter(
     "bound of the memory store (points_max, series_max).",
     "reason",
 )
+TSDB_SILENT_DROPS = _counter(
+    "ahc_tsdb_silent_drops_total",
+    "Rows that the counters of VictoriaMetrics say it dropped or changed in silence, whoever wrote "
+    "them, by reason; each process that watches it counts all.",
+    "reason",
+)
 TSDB_WRITE_ERRORS = _counter("ahc_tsdb_write_errors_total", "Failed writes by kind.", "kind")
 TSDB_BATCHES_DROPPED = _counter(
     "ahc_tsdb_batches_dropped_total", "Batches the store refused for good, by reason.", "reason"
+)
+WORKER_DEAD_BATCHES_DROPPED = _counter(
+    "ahc_worker_dead_batches_dropped_total",
+    "Refused batches that made room, by bound: count, bytes or age; or one that was too_large.",
+    "reason",
+)
+WORKER_DEAD_BATCHES_DAMAGED = _counter(
+    "ahc_worker_dead_batches_damaged_total",
+    "Refused batches that were found damaged and set aside.",
 )
 WORKER_BATCHES = _counter("ahc_worker_batches_total", "Batches that workers took from the bus.")
 TSDB_FLUSH_SECONDS = Metric(
@@ -152,7 +167,30 @@ OUTBOX_DEPTH = _gauge("ahc_outbox_depth", "Events the hub has not yet taken.")
 OUTBOX_OLDEST_AGE = _gauge(
     "ahc_outbox_oldest_age_seconds", "Age of the oldest event the hub has not yet taken."
 )
+OUTBOX_DEAD_LETTERS_DROPPED = _counter(
+    "ahc_outbox_dead_letters_dropped_total",
+    "Dead letters of the outbox that the bounds (count, bytes, age) pushed out.",
+)
+OUTBOX_DISCARDED = _counter(
+    "ahc_outbox_discarded_total", "Events discarded because there is no hub, by type.", "type"
+)
+LEASE_HELD = _gauge("ahc_lease_held", "1 while this process holds the sender's lease, else 0.")
 LAST_SCAN = _gauge("ahc_last_scan_timestamp_seconds", "When the detector last scanned to the end.")
+HUB_PULL_FAILURES = _counter(
+    "ahc_hub_pull_failures_total",
+    "Times that the hub gave no list, by list: rules or silences; the last one stays in force.",
+    "list",
+)
+RULES_IN_FORCE = _gauge("ahc_rules_in_force", "Threshold rules of the hub that can be used.")
+RULES_REFUSED = _gauge("ahc_rules_refused", "Threshold rules of the hub that cannot be used.")
+LAST_RULES_SYNC = _gauge(
+    "ahc_last_rules_sync_timestamp_seconds", "When the hub last answered for the threshold rules."
+)
+SILENCES_IN_FORCE = _gauge("ahc_silences_in_force", "Silences of the hub that can be used.")
+SILENCES_REFUSED = _gauge("ahc_silences_refused", "Silences of the hub that cannot be used.")
+LAST_SILENCES_SYNC = _gauge(
+    "ahc_last_silences_sync_timestamp_seconds", "When the hub last answered for the silences."
+)
 
 ALL_METRICS: tuple[Metric, ...] = (
     INGEST_REQUESTS,
@@ -177,8 +215,11 @@ ALL_METRICS: tuple[Metric, ...] = (
     BUS_HELD,
     TSDB_SAMPLES_WRITTEN,
     TSDB_SAMPLES_DROPPED,
+    TSDB_SILENT_DROPS,
     TSDB_WRITE_ERRORS,
     TSDB_BATCHES_DROPPED,
+    WORKER_DEAD_BATCHES_DROPPED,
+    WORKER_DEAD_BATCHES_DAMAGED,
     WORKER_BATCHES,
     TSDB_FLUSH_SECONDS,
     WORKER_PENDING_SAMPLES,
@@ -194,7 +235,17 @@ ALL_METRICS: tuple[Metric, ...] = (
     OUTBOX_DEAD_LETTER,
     OUTBOX_DEPTH,
     OUTBOX_OLDEST_AGE,
+    OUTBOX_DEAD_LETTERS_DROPPED,
+    OUTBOX_DISCARDED,
+    LEASE_HELD,
     LAST_SCAN,
+    HUB_PULL_FAILURES,
+    RULES_IN_FORCE,
+    RULES_REFUSED,
+    LAST_RULES_SYNC,
+    SILENCES_IN_FORCE,
+    SILENCES_REFUSED,
+    LAST_SILENCES_SYNC,
 )
 """Every metric that some part of this package really moves."""
 

@@ -378,3 +378,62 @@ async def test_over_a_real_socket_the_query_and_the_token_arrive():
     path = "/api/v1/monitoring/collector/agents?token_hash=" + "ab" * 32
     assert line == f"GET {path} HTTP/1.1"
     assert f"Authorization: Bearer {TOKEN}" in headers
+
+
+RULE = {
+    "rule_id": "cpu",
+    "version": 1,
+    "metric": "ah_cpu",
+    "op": "gt",
+    "threshold": 90,
+    "severity": "warning",
+}
+SILENCE = {
+    "silence_id": "s1",
+    "company_id": "acme",
+    "matchers": [{"label": "server_id", "op": "eq", "value": "web-1"}],
+    "starts_at": "2026-01-01T00:00:00Z",
+}
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+async def test_rules_are_read_one_by_one_and_asked_for_by_etag(wrap):
+    body = {"rules": [RULE, RULE | {"rule_id": "odd", "op": "about"}]}
+    script = Script(body={"data": body} if wrap else body, headers={"ETag": '"r1"'})
+    async with hub_with(script) as hub:
+        reply = await hub.rules(None)
+        script.answer = (304, b"", {})
+        again = await hub.rules('"r1"')
+    assert [rule.rule_id for rule in reply.rules] == ["cpu"]
+    (refused,) = reply.refused
+    assert (refused.rule_id, refused.errors[0].path) == ("odd", "rules[1].op")
+    assert (reply.etag, again.rules, again.refused, again.etag) == ('"r1"', None, (), '"r1"')
+    assert [one.url.path.rpartition("/")[2] for one in script.asked] == ["rules", "rules"]
+    assert "if-none-match" not in script.asked[0].headers
+    assert script.asked[1].headers["if-none-match"] == '"r1"'
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+async def test_silences_are_read_one_by_one_and_asked_for_by_etag(wrap):
+    bad = [SILENCE | {"silence_id": "all", "matchers": []}, 7, {"silence_id": 8}]
+    body = {"silences": [*bad, SILENCE]}
+    script = Script(body={"data": body} if wrap else body, headers={"ETag": '"s1"'})
+    async with hub_with(script) as hub:
+        reply = await hub.silences(None)
+        script.answer = (304, b"", {})
+        again = await hub.silences(reply.etag)
+    assert [silence.silence_id for silence in reply.silences] == ["s1"]
+    assert [(one.company_id, one.silence_id, one.errors[0].path) for one in reply.refused] == [
+        ("acme", "all", "silences[0].matchers"),
+        ("", "", "silences[1]"),
+        ("", "", "silences[2].company_id"),
+    ]
+    assert (reply.etag, again.silences, again.etag) == ('"s1"', None, '"s1"')
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", {"rules": {}}, {"silences": 7}, {"data": []}])
+@pytest.mark.parametrize("call", ["rules", "silences"])
+async def test_answer_that_holds_no_list_is_temporary(call, body):
+    async with hub_with(Script(body=body)) as hub:
+        with pytest.raises(TemporaryHubError, match="makes no sense"):
+            await getattr(hub, call)(None)

@@ -28,10 +28,11 @@ from typing import Any
 import attrs
 
 from ahcollector.errors import FencedHubError, HubError, PermanentHubError, TemporaryHubError
+from ahrules import FieldError, SilenceError
 from ahwire import AgentRecord, DecodeError, parse_retry_after
-from ahwire.hub import AgentPage
+from ahwire.hub import AgentPage, Silence
 
-__all__ = ["failure", "read_page", "read_record"]
+__all__ = ["failure", "read_page", "read_record", "read_silences"]
 
 _log = logging.getLogger("ahcollector.hub")
 
@@ -140,3 +141,37 @@ def read_page(body: bytes) -> AgentPage:
             )
     page = AgentPage.from_json(json.dumps({**fields, "agents": []}).encode())
     return attrs.evolve(page, agents=tuple(good))
+
+
+def read_silences(body: bytes) -> tuple[tuple[Silence, ...], tuple[SilenceError, ...]]:
+    """Read silences one by one, so that one that is not well formed costs no other.
+
+    Returns:
+        The silences, and for each that does not keep the contract its fault by field path.
+
+    Raises:
+        DecodeError: The document itself cannot be read.
+    """
+    items = _fields(body).get("silences")
+    if not isinstance(items, list):
+        raise DecodeError(field="silences", reason="is missing or no array; it holds the silences")
+    good: list[Silence] = []
+    refused: list[SilenceError] = []
+    for position, item in enumerate(items):
+        try:
+            good.append(Silence.from_json(json.dumps(item).encode()))
+        except DecodeError as error:
+            path = f"silences[{position}]" + (f".{error.field}" if error.field else "")
+            refused.append(
+                SilenceError(
+                    company_id=_text_of(item, "company_id"),
+                    silence_id=_text_of(item, "silence_id"),
+                    errors=(FieldError(path, error.reason),),
+                )
+            )
+    return tuple(good), tuple(refused)
+
+
+def _text_of(item: object, name: str) -> str:
+    found = item.get(name) if isinstance(item, dict) else None
+    return found if isinstance(found, str) else ""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import attrs
 
+from ahrules import RuleError, SilenceError
 from ahwire.agent_pb2 import EnrollRequest, Inventory
 from ahwire.hub import (
     AgentPage,
@@ -18,9 +19,11 @@ from ahwire.hub import (
     Heartbeat,
     RenewGrant,
     SeenReport,
+    Silence,
+    ThresholdRule,
 )
 
-__all__ = ["Hub", "SettingsReply"]
+__all__ = ["Hub", "RulesReply", "SettingsReply", "SilencesReply"]
 
 
 @attrs.frozen(kw_only=True)
@@ -33,6 +36,38 @@ class SettingsReply:
     """
 
     settings: CompanySettings | None
+    etag: str | None
+
+
+@attrs.frozen(kw_only=True)
+class RulesReply:
+    """The threshold rules as the hub holds them now.
+
+    Attributes:
+        rules: Those that keep the contract; None when all are still those of the etag that was
+            sent.
+        refused: Those that do not, with their faults by field path.
+        etag: What to send next time; None when the hub gives none.
+    """
+
+    rules: tuple[ThresholdRule, ...] | None
+    refused: tuple[RuleError, ...] = ()
+    etag: str | None
+
+
+@attrs.frozen(kw_only=True)
+class SilencesReply:
+    """The silences as the hub holds them now.
+
+    Attributes:
+        silences: Those that keep the contract; None when all are still those of the etag that was
+            sent.
+        refused: Those that do not, with their faults by field path.
+        etag: What to send next time; None when the hub gives none.
+    """
+
+    silences: tuple[Silence, ...] | None
+    refused: tuple[SilenceError, ...] = ()
     etag: str | None
 
 
@@ -90,4 +125,12 @@ class Hub(Protocol):
 
     async def settings(self, company_id: str, *, etag: str | None) -> SettingsReply:
         """Return a company's settings, or that they are unchanged since `etag`."""
+        ...
+
+    async def rules(self, etag: str | None) -> RulesReply:
+        """Return all threshold rules, or that they are unchanged since `etag`."""
+        ...
+
+    async def silences(self, etag: str | None) -> SilencesReply:
+        """Return all silences, or that they are unchanged since `etag`."""
         ...

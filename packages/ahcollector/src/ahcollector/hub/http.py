@@ -24,8 +24,9 @@ from google.protobuf.json_format import MessageToDict
 
 from ahcollector.clock import AsyncClock, SystemClock
 from ahcollector.errors import PermanentHubError, TemporaryHubError
-from ahcollector.hub._answers import failure, read_page, read_record
-from ahcollector.hub.base import SettingsReply
+from ahcollector.hub._answers import failure, read_page, read_record, read_silences
+from ahcollector.hub.base import RulesReply, SettingsReply, SilencesReply
+from ahrules import read_threshold_rules
 from ahwire import DecodeError
 from ahwire.agent_pb2 import EnrollRequest, Inventory
 from ahwire.hub import (
@@ -230,15 +231,32 @@ class HttpHub:
 
     async def settings(self, company_id: str, *, etag: str | None) -> SettingsReply:
         """Read a company's settings; see `Hub.settings`."""
-        answer = await self._ask(
-            "GET",
-            f"/settings/{quote(company_id, safe='')}",
-            headers={} if etag is None else {"If-None-Match": etag},
-        )
+        answer = await self._ask_since(f"/settings/{quote(company_id, safe='')}", etag)
         if answer.status == httpx.codes.NOT_MODIFIED:
             return SettingsReply(settings=None, etag=etag)
         settings = _decode("GET /settings", answer, CompanySettings.from_json)
         return SettingsReply(settings=settings, etag=answer.headers.get("etag"))
+
+    async def rules(self, etag: str | None) -> RulesReply:
+        """Read the threshold rules; see `Hub.rules`."""
+        answer = await self._ask_since("/rules", etag)
+        if answer.status == httpx.codes.NOT_MODIFIED:
+            return RulesReply(rules=None, etag=etag)
+        rules, refused = _decode("GET /rules", answer, read_threshold_rules)
+        return RulesReply(rules=rules, refused=refused, etag=answer.headers.get("etag"))
+
+    async def silences(self, etag: str | None) -> SilencesReply:
+        """Read the silences; see `Hub.silences`."""
+        answer = await self._ask_since("/silences", etag)
+        if answer.status == httpx.codes.NOT_MODIFIED:
+            return SilencesReply(silences=None, etag=etag)
+        silences, refused = _decode("GET /silences", answer, read_silences)
+        return SilencesReply(silences=silences, refused=refused, etag=answer.headers.get("etag"))
+
+    async def _ask_since(self, path: str, etag: str | None) -> _Answer:
+        """Ask for what changed since `etag`; 304 when nothing did."""
+        headers = {} if etag is None else {"If-None-Match": etag}
+        return await self._ask("GET", path, headers=headers)
 
     async def _ask(
         self,

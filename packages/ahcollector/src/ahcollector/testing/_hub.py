@@ -9,7 +9,8 @@ import anyio
 import attrs
 
 from ahcollector.errors import HubError, PermanentHubError
-from ahcollector.hub.base import SettingsReply
+from ahcollector.hub.base import RulesReply, SettingsReply, SilencesReply
+from ahrules import RuleError, SilenceError
 from ahwire import AgentRecord, Event
 from ahwire.agent_pb2 import EnrollRequest, Inventory
 from ahwire.hub import (
@@ -21,6 +22,8 @@ from ahwire.hub import (
     Heartbeat,
     RenewGrant,
     SeenReport,
+    Silence,
+    ThresholdRule,
 )
 
 __all__ = ["FakeHub"]
@@ -38,6 +41,8 @@ class FakeHub:
         renewals: Answers to renewals by agent id.
         company: Settings by company id.
         events: Events taken, in order.
+        threshold_rules: Answer to `rules`, beside `refused_rules`.
+        company_silences: Answer to `silences`, beside `refused_silences`.
     """
 
     def __init__(self) -> None:
@@ -54,6 +59,10 @@ class FakeHub:
         self.beats: list[Heartbeat] = []
         self.inventories: list[tuple[str, Inventory]] = []
         self.enrolled_from: list[str] = []
+        self.threshold_rules: tuple[ThresholdRule, ...] = ()
+        self.refused_rules: tuple[RuleError, ...] = ()
+        self.company_silences: tuple[Silence, ...] = ()
+        self.refused_silences: tuple[SilenceError, ...] = ()
         self._stream: list[AgentRecord] = []
 
     def change(self, record: AgentRecord) -> None:
@@ -133,6 +142,24 @@ class FakeHub:
         own = hashlib.sha256(settings.to_json()).hexdigest()[:8]
         return SettingsReply(settings=None if etag == own else settings, etag=own)
 
+    async def rules(self, etag: str | None) -> RulesReply:
+        """Answer with `threshold_rules`."""
+        await self._call("rules")
+        own = _etag((self.threshold_rules, self.refused_rules))
+        if etag == own:
+            return RulesReply(rules=None, etag=own)
+        return RulesReply(rules=self.threshold_rules, refused=self.refused_rules, etag=own)
+
+    async def silences(self, etag: str | None) -> SilencesReply:
+        """Answer with `company_silences`."""
+        await self._call("silences")
+        own = _etag((self.company_silences, self.refused_silences))
+        if etag == own:
+            return SilencesReply(silences=None, etag=own)
+        return SilencesReply(
+            silences=self.company_silences, refused=self.refused_silences, etag=own
+        )
+
     def active(
         self, agent_id: str, token: str, *, company_id: str = "acme", server_id: str = "web-1"
     ) -> AgentRecord:
@@ -161,3 +188,7 @@ class FakeHub:
             await self.holds.wait()
         if self.fails is not None:
             raise self.fails
+
+
+def _etag(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:8]
