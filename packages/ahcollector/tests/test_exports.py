@@ -133,6 +133,7 @@ PUBLIC = {
         "BudgetStoreContract",
         "BusContract",
         "DeadBatchesContract",
+        "DeadBatchesContract",
         "OutboxContract",
         "PresenceContract",
         "RegistryContract",
@@ -146,7 +147,9 @@ PUBLIC = {
         "Worker",
         "WorkerStats",
         "replay_dead_batches",
+        "replay_dead_batches",
     ],
+    "ahcollector.worker.redis": ["RedisDeadBatches"],
     "ahcollector.worker.redis": ["RedisDeadBatches"],
     "ahcollector.registry": [
         "AgentEntry",

@@ -16,6 +16,7 @@
     ├── DeadBatchesError         batches the store refused cannot be kept, or read
     ├── AlertStateError          what keeps the states of alerts gave no answer; nothing was lost
     │   └── FencedAlertStateError the states were taken over by another process: read them anew
+    ├── DeadBatchesError         batches the store refused cannot be kept, or read
     ├── OutboxError              the outbox could not make an event durable, or could not be read
     │   └── FencedOutboxError    the caller's fence is older than the newest: its lease is lost
     ├── RedisError               Redis gave no answer, or an error; each part turns it into its own
@@ -46,6 +47,7 @@ __all__ = [
     "BusError",
     "BusFull",
     "CollectorError",
+    "DeadBatchesError",
     "DeadBatchesError",
     "FencedAlertStateError",
     "FencedHubError",
@@ -124,6 +126,10 @@ class AlertStateError(CollectorError):
 
 class FencedAlertStateError(AlertStateError):
     """Another process has taken the states over since they were read here; nothing was kept."""
+
+
+class DeadBatchesError(CollectorError):
+    """What keeps the batches that the store refused cannot be read or written; a retry can help."""
 
 
 class OutboxError(CollectorError):

@@ -7,7 +7,7 @@ import pytest
 
 from ahcollector.bus import InProcessBus, shard_for
 from ahcollector.clock import SystemClock
-from ahcollector.errors import PermanentStoreError, SnapshotError, TemporaryStoreError
+from ahcollector.errors import DeadBatchesError, PermanentStoreError, TemporaryStoreError
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.store import MemoryStore
 from ahcollector.testing import FakeClock
@@ -179,7 +179,7 @@ async def test_a_refused_batch_is_set_aside_and_its_neighbours_are_written():
     await world.run(0.5)
     assert world.store.stored == [1, 3]
     [letter] = await world.dead.letters()
-    assert letter.batch == batch_of(2)
+    assert await world.dead.read(letter.letter_id) == batch_of(2)
     assert letter.reason == "PermanentStoreError: too many labels"
     assert world.held() == 0
     sample = world.metrics.registry.get_sample_value
@@ -207,7 +207,7 @@ async def test_a_dead_letter_that_cannot_be_kept_keeps_the_batch_on_the_bus():
     put = world.dead.put
 
     async def failing(batch, reason, now):
-        raise SnapshotError("disk full")
+        raise DeadBatchesError("disk full")
 
     world.dead.put = failing
 

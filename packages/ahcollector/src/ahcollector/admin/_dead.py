@@ -23,9 +23,9 @@ from ahcollector.admin._params import LETTER_ID_CHARS_MAX, LETTER_PAGE, PAGE_MAX
 from ahcollector.admin._views import dead_batch_view, dead_entry_view, dead_letter_view
 from ahcollector.bus.base import Bus, BusDeadLetters
 from ahcollector.clock import AsyncClock
-from ahcollector.errors import BusError, RequestRefusedError
+from ahcollector.errors import RequestRefusedError
 from ahcollector.outbox.base import Outbox
-from ahcollector.worker.deadletter import DeadBatch, DeadBatches
+from ahcollector.worker.deadletter import DeadBatches, replay_dead_batches
 from ahwire.status import Code
 
 __all__ = ["DeadBatchDoors", "DeadEntryDoors", "DeadLetterDoors"]
@@ -131,12 +131,8 @@ class DeadBatchDoors:
     async def page(self, request: Request) -> Response:
         """Show a page; of each batch what names it, not its samples."""
         page = page_asked(request, default=LETTER_PAGE)
-        letters = await self._held().letters()
-        # A letter that is gone was pushed out by the bounds with all before it: the oldest that is
-        # left is then the next.
-        begin = next((i + 1 for i, one in enumerate(letters) if one.letter_id == page.after), 0)
-        shown = letters[begin : begin + page.limit]
-        return _page([dead_batch_view(one) for one in shown], page.limit)
+        letters = await self._held().letters(after=page.after, limit=page.limit)
+        return _page([dead_batch_view(one) for one in letters], page.limit)
 
     async def replay(self, request: Request) -> Response:
         """Publish batches again, oldest first, as far as the bus has room.
@@ -147,27 +143,21 @@ class DeadBatchDoors:
         held = self._held()
         if self._bus is None:
             raise RequestRefusedError(Code.NOT_FOUND, "this process has no bus to replay to")
-        chosen = await self._named(await _chosen(request, self._bodies))
-        replayed = 0
-        for letter in chosen:
-            try:
-                await self._bus.publish(letter.batch)
-            except BusError as error:
-                if not replayed:
-                    raise RequestRefusedError(Code.UNAVAILABLE, f"try later: {error}") from error
-                break
-            await held.take([letter.letter_id])
-            replayed += 1
-        return JSONResponse({"replayed": replayed, "left": len(chosen) - replayed})
+        ids = await _chosen(request, self._bodies)
+        replayed = await replay_dead_batches(held, self._bus.publish, ids)
+        return JSONResponse({"replayed": replayed, "left": await self._left(ids)})
 
     async def purge(self, request: Request) -> Response:
         """Forget batches."""
         held, ids = self._held(), await _doomed(request, self._bodies)
-        return JSONResponse({"deleted": len(await held.take(ids)), "left": 0})
+        deleted = await held.purge(ids)
+        return JSONResponse({"deleted": deleted, "left": await self._left(ids)})
 
-    async def _named(self, ids: frozenset[str] | None) -> list[DeadBatch]:
-        letters = await self._held().letters()
-        return [letter for letter in letters if ids is None or letter.letter_id in ids]
+    async def _left(self, ids: frozenset[str] | None) -> int:
+        held = self._held()
+        if ids is None:
+            return await held.count()
+        return await _count_left(ids, lambda after: held.letters(after=after, limit=PAGE_MAX))
 
     def _held(self) -> DeadBatches:
         if self._dead_batches is None:

@@ -122,12 +122,11 @@ def dead_letter_view(letter: DeadLetter) -> dict[str, Any]:
 
 def dead_batch_view(letter: DeadBatch) -> dict[str, Any]:
     """Show what names a refused batch."""
-    batch = letter.batch
     return {
         "letter_id": letter.letter_id,
         "reason": letter.reason,
         "dead_at": _when(letter.dead_at),
-        **_batch_view(batch),
+        **_batch_view(letter),
         "size_bytes": letter.size_bytes,
     }
 
@@ -145,7 +144,7 @@ def dead_entry_view(letter: BusDeadLetter) -> dict[str, Any]:
     }
 
 
-def _batch_view(batch: SampleBatch) -> dict[str, Any]:
+def _batch_view(batch: SampleBatch | DeadBatch) -> dict[str, Any]:
     return {
         "company_id": batch.company_id,
         "server_id": batch.server_id,

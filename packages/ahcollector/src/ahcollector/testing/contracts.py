@@ -3,6 +3,7 @@
 from ahcollector.testing._contracts import (
     BudgetStoreContract,
     BusContract,
+    DeadBatchesContract,
     OutboxContract,
     PresenceContract,
     RegistryContract,
@@ -12,6 +13,7 @@ from ahcollector.testing._contracts import (
 __all__ = [
     "BudgetStoreContract",
     "BusContract",
+    "DeadBatchesContract",
     "OutboxContract",
     "PresenceContract",
     "RegistryContract",

@@ -1,11 +1,8 @@
 """Carries batches from the bus to the store."""
 
-from ahcollector.worker.deadletter import (
-    DeadBatch,
-    DeadBatches,
-    FileDeadBatches,
-    MemoryDeadBatches,
-)
+from ahcollector.worker._dead_file import FileDeadBatches
+from ahcollector.worker._dead_memory import MemoryDeadBatches
+from ahcollector.worker.deadletter import DeadBatch, DeadBatches, replay_dead_batches
 from ahcollector.worker.worker import Worker, WorkerStats
 
 __all__ = [
@@ -15,4 +12,5 @@ __all__ = [
     "MemoryDeadBatches",
     "Worker",
     "WorkerStats",
+    "replay_dead_batches",
 ]

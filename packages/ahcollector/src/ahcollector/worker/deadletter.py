@@ -1,307 +1,190 @@
-"""Batches that the store refused for good, kept within bounds until an operator replays them.
-
-The file holds sealed lines (see `ahcollector._sealed`):
-``{"id":…,"dead_at":…,"reason":…,"samples":…,"batch":{…}}`` adds a letter and ``{"drop":[…]}`` takes
-letters out. It is replaced when more than half of it is past.
-"""
+"""Batches that the store refused for good, kept within bounds until an operator replays them."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Collection
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Protocol
 
-import anyio
-import anyio.to_thread
 import attrs
 
-from ahcollector._sealed import read_sealed, seal, set_aside
-from ahcollector._sealedlog import SealedLog
 from ahcollector.bus.base import SampleBatch
-from ahcollector.errors import SnapshotError
-from ahcollector.worker._batches import batch_from_json, batch_to_json
+from ahcollector.errors import BusFull
 
-__all__ = ["DeadBatch", "DeadBatches", "FileDeadBatches", "MemoryDeadBatches"]
+__all__ = [
+    "NEWEST_ID",
+    "DeadBatch",
+    "DeadBatches",
+    "canonical_ids",
+    "first_id",
+    "id_behind",
+    "replay_dead_batches",
+]
 
-_COMPACT_LINES_MIN: Final = 100
+_PAGE: Final = 100
+_ID_DIGITS_MAX: Final = 16
+
+NEWEST_ID: Final = 1 << 53
+"""No id is larger: up to here a float holds every whole number."""
 
 
 @attrs.frozen(kw_only=True)
 class DeadBatch:
-    """One refused batch.
+    """What names one refused batch; `DeadBatches.read` returns its samples.
 
     Attributes:
-        letter_id: Names it to `take`.
+        letter_id: Names it among the dead batches; a whole number, the newest has the largest.
+        received_at_ms: Receipt time of the batch, Unix milliseconds.
+        samples: How many samples it has.
         reason: What the store said.
         dead_at: Unix seconds.
         size_bytes: What it counts for in the bound of bytes.
     """
 
     letter_id: str
-    batch: SampleBatch
+    company_id: str
+    server_id: str
+    agent_id: str
+    request_id: str
+    received_at_ms: int
+    samples: int
     reason: str
     dead_at: float
     size_bytes: int
 
 
 class DeadBatches(Protocol):
-    """Where refused batches go. Bounded by count, bytes and age; the oldest go first, counted."""
+    """Where refused batches go. Bounded by count, bytes and age; the oldest go first, counted.
+
+    Every method may raise `DeadBatchesError` when what keeps them cannot be read or written; what
+    was asked for may or may not have been done, and every method may be repeated.
+
+    What is found damaged is neither returned nor deleted: it is set aside, counted and logged.
+    """
 
     @property
     def total(self) -> int:
-        """How many were put since the process began."""
+        """How many were put by this process."""
         ...
 
     @property
     def dropped(self) -> int:
-        """How many of them the bounds pushed out."""
+        """How many the bounds pushed out in puts of this process."""
+        ...
+
+    @property
+    def damaged(self) -> int:
+        """How many this process found damaged and set aside."""
         ...
 
     async def put(self, batch: SampleBatch, reason: str, now: float) -> None:
         """Keep a batch; on return it is as durable as the implementation can make it.
 
-        Raises:
-            SnapshotError: It could not be kept.
+        The same batch again is one letter, with a new id and the new reason, behind all others. So
+        a put may be repeated when its outcome is unknown, and one that comes while the same batch
+        is replayed is not removed with the letter that was there before.
+
+        A batch that is larger than the bound of bytes is dropped, counted and logged.
+
+        Args:
+            batch: What was refused.
+            reason: Why.
+            now: Unix seconds.
         """
         ...
 
-    async def letters(self) -> list[DeadBatch]:
-        """Return all, oldest first."""
+    async def letters(self, *, after: str = "", limit: int = 100) -> list[DeadBatch]:
+        """Return letters, oldest first, those behind the letter `after`; one page.
+
+        A letter that is gone stands where it stood: what is behind it is returned. An `after` that
+        is no id is the beginning. A page shorter than `limit` is the last.
+        """
         ...
 
-    async def take(self, letter_ids: Collection[str] | None) -> list[DeadBatch]:
-        """Remove letters (None: all) and return them: to publish them again, or to forget them."""
+    async def read(self, letter_id: str) -> SampleBatch | None:
+        """Return the batch of a letter; None: it is gone, or was damaged."""
+        ...
+
+    async def purge(self, letter_ids: Collection[str] | None) -> int:
+        """Delete letters for good (None: all that are there now), and return how many."""
+        ...
+
+    async def count(self) -> int:
+        """Return how many there are."""
         ...
 
 
-class MemoryDeadBatches:
-    """`DeadBatches` in memory.
+async def replay_dead_batches(
+    dead_batches: DeadBatches,
+    publish: Callable[[SampleBatch], Awaitable[None]],
+    letter_ids: Collection[str] | None = None,
+) -> int:
+    """Publish refused batches again, oldest first, and return how many.
+
+    One batch is in memory at a time. It leaves the dead batches when `publish` has returned; a
+    crash, an error or a cancellation in between publishes it twice, which changes nothing in a
+    store. What is put meanwhile stays. It ends early where the bus has no room.
 
     Args:
-        letters_max: Bound of their number.
-        bytes_max: Bound of their size as JSON.
-        retention_seconds: Bound of their age.
+        dead_batches: Where they are.
+        publish: Puts a batch on the bus: `Bus.publish`.
+        letter_ids: Which; None: all that are there now.
+
+    Raises:
+        BusFull: There is no room for the first of them.
+        BusError: The bus is closed, or gave no answer: what was published before is replayed.
+        DeadBatchesError: They cannot be read, or one was published and cannot be removed.
     """
-
-    def __init__(
-        self,
-        *,
-        letters_max: int = 1_000,
-        bytes_max: int = 64 * 1024 * 1024,
-        retention_seconds: float = 30 * 86_400.0,
-    ) -> None:
-        self._letters_max = letters_max
-        self._bytes_max = bytes_max
-        self._retention_seconds = retention_seconds
-        self._letters: OrderedDict[str, DeadBatch] = OrderedDict()
-        self._bytes = 0
-        self._last_id = 0
-        self.total = 0
-        self.dropped = 0
-
-    async def put(self, batch: SampleBatch, reason: str, now: float) -> None:
-        """Keep a batch."""
-        letter, _ = self.make(batch, reason, now)
-        self.add(letter)
-        self.total += 1
-        self.forget(self.overflow(now))
-
-    async def letters(self) -> list[DeadBatch]:
-        """Return all."""
-        return list(self._letters.values())
-
-    async def take(self, letter_ids: Collection[str] | None) -> list[DeadBatch]:
-        """Remove letters."""
-        wanted = list(self._letters) if letter_ids is None else letter_ids
-        taken = [self._letters[letter_id] for letter_id in wanted if letter_id in self._letters]
-        for letter in taken:
-            self._remove(letter.letter_id)
-        return taken
-
-    def make(self, batch: SampleBatch, reason: str, now: float) -> tuple[DeadBatch, bytes]:
-        """Return a new letter, and its line in a file."""
-        self._last_id = max(self._last_id + 1, round(now * 1000))
-        letter_id = str(self._last_id)
-        line = seal(
-            {
-                "id": letter_id,
-                "dead_at": now,
-                "reason": reason,
-                "samples": batch.samples,
-                "batch": batch_to_json(batch),
-            }
-        )
-        letter = DeadBatch(
-            letter_id=letter_id, batch=batch, reason=reason, dead_at=now, size_bytes=len(line)
-        )
-        return letter, line
-
-    def add(self, letter: DeadBatch) -> None:
-        """Put a letter behind the others."""
-        self._letters[letter.letter_id] = letter
-        self._bytes += letter.size_bytes
-        self._last_id = max(self._last_id, int(letter.letter_id))
-
-    def overflow(self, now: float) -> list[str]:
-        """Return the ids that the bounds push out, oldest first."""
-        count, size = len(self._letters), self._bytes
-        result: list[str] = []
-        for letter in self._letters.values():
-            if (
-                count <= self._letters_max
-                and size <= self._bytes_max
-                and letter.dead_at >= now - self._retention_seconds
-            ):
-                break
-            result.append(letter.letter_id)
-            count -= 1
-            size -= letter.size_bytes
-        return result
-
-    def forget(self, letter_ids: list[str]) -> None:
-        """Drop letters that the bounds push out."""
-        for letter_id in letter_ids:
-            self._remove(letter_id)
-        self.dropped += len(letter_ids)
-
-    def _remove(self, letter_id: str) -> None:
-        letter = self._letters.pop(letter_id, None)
-        if letter is not None:
-            self._bytes -= letter.size_bytes
+    named = None if letter_ids is None else canonical_ids(letter_ids)
+    # What a worker puts meanwhile comes behind: without a number, a batch that is refused each
+    # time would be replayed for ever.
+    left = await dead_batches.count() if named is None else len(named)
+    replayed, after = 0, ""
+    while left > 0:
+        if named is None:
+            page = await dead_batches.letters(after=after, limit=min(left, _PAGE))
+            chosen = [letter.letter_id for letter in page]
+        else:
+            chosen = named
+        for after in chosen:
+            try:
+                replayed += await _replay(dead_batches, publish, after)
+            except BusFull:
+                if not replayed:
+                    raise
+                return replayed
+        left -= len(chosen) or left
+    return replayed
 
 
-class FileDeadBatches:
-    """`DeadBatches` in one file, mode 0600; made by `open`. One process uses it at a time."""
-
-    def __init__(self, *, path: Path, log: SealedLog, held: MemoryDeadBatches) -> None:
-        self._path = path
-        self._log = log
-        self._held = held
-        self._turn = anyio.Lock()
-
-    @classmethod
-    async def open(
-        cls,
-        path: Path,
-        *,
-        letters_max: int = 1_000,
-        bytes_max: int = 64 * 1024 * 1024,
-        retention_seconds: float = 30 * 86_400.0,
-    ) -> FileDeadBatches:
-        """Open the file, which is made with its directory when it does not exist.
-
-        Raises:
-            SnapshotError: It cannot be read or written.
-        """
-        held = MemoryDeadBatches(
-            letters_max=letters_max, bytes_max=bytes_max, retention_seconds=retention_seconds
-        )
-        log = SealedLog(path)
-        try:
-            await anyio.to_thread.run_sync(_load, path, log, held)
-        except OSError as error:
-            raise _unusable(path, error) from error
-        return cls(path=path, log=log, held=held)
-
-    @property
-    def total(self) -> int:
-        """How many were put since the process began."""
-        return self._held.total
-
-    @property
-    def dropped(self) -> int:
-        """How many the bounds pushed out."""
-        return self._held.dropped
-
-    async def put(self, batch: SampleBatch, reason: str, now: float) -> None:
-        """Keep a batch, synced to the disk."""
-        async with self._turn:
-            letter, line = self._held.make(batch, reason, now)
-            await self._append([line])
-            self._held.add(letter)
-            self._held.total += 1
-            overflow = self._held.overflow(now)
-            if overflow:
-                await self._append([seal({"drop": overflow})])
-                self._held.forget(overflow)
-
-    async def letters(self) -> list[DeadBatch]:
-        """Return all."""
-        return await self._held.letters()
-
-    async def take(self, letter_ids: Collection[str] | None) -> list[DeadBatch]:
-        """Remove letters."""
-        async with self._turn:
-            held = await self._held.letters()
-            wanted = None if letter_ids is None else set(letter_ids)
-            ids = [
-                letter.letter_id for letter in held if wanted is None or letter.letter_id in wanted
-            ]
-            if ids:
-                await self._append([seal({"drop": ids})])
-            return await self._held.take(ids)
-
-    async def _append(self, lines: list[bytes]) -> None:
-        letters = await self._held.letters()
-        try:
-            await anyio.to_thread.run_sync(_append, self._log, lines, letters)
-        except OSError as error:
-            raise _unusable(self._path, error) from error
+async def _replay(
+    dead_batches: DeadBatches, publish: Callable[[SampleBatch], Awaitable[None]], letter_id: str
+) -> bool:
+    batch = await dead_batches.read(letter_id)
+    if batch is None:
+        return False
+    await publish(batch)
+    await dead_batches.purge([letter_id])
+    return True
 
 
-def _append(log: SealedLog, lines: list[bytes], letters: list[DeadBatch]) -> None:
-    if log.broken or log.lines > _COMPACT_LINES_MIN + 2 * len(letters):
-        log.rewrite(map(_line, letters))
-    log.append(lines, sync=True)
+def canonical_ids(letter_ids: Collection[str]) -> list[str]:
+    """Return those that may be ids, each once, oldest first."""
+    numbers = {int(one) for one in letter_ids if _is_number(one) and len(one) <= _ID_DIGITS_MAX}
+    return sorted({str(number) for number in numbers}.intersection(letter_ids), key=int)
 
 
-def _line(letter: DeadBatch) -> bytes:
-    return seal(
-        {
-            "id": letter.letter_id,
-            "dead_at": letter.dead_at,
-            "reason": letter.reason,
-            "samples": letter.batch.samples,
-            "batch": batch_to_json(letter.batch),
-        }
-    )
+def id_behind(after: str) -> int:
+    """Return the number behind which a page begins."""
+    if not _is_number(after):
+        return 0
+    return int(after) if len(after) <= _ID_DIGITS_MAX else NEWEST_ID
 
 
-def _load(path: Path, log: SealedLog, held: MemoryDeadBatches) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    data = log.read()
-    lines = read_sealed(data)
-    damaged = list(lines.damaged)
-    letters: dict[str, DeadBatch] = {}
-    for record in lines.records:
-        try:
-            if "drop" in record:
-                for letter_id in record["drop"]:
-                    letters.pop(letter_id, None)
-                continue
-            letter = DeadBatch(
-                letter_id=str(int(record["id"])),
-                batch=batch_from_json(record["batch"]),
-                reason=str(record["reason"]),
-                dead_at=float(record["dead_at"]),
-                size_bytes=len(seal(record)),
-            )
-        except (AttributeError, KeyError, TypeError, ValueError):
-            damaged.append(seal(record).rstrip())
-            continue
-        letters[letter.letter_id] = letter
-    for letter in letters.values():
-        held.add(letter)
-    log.lines = len(lines.records)
-    if damaged:
-        set_aside(path.with_name(path.name + ".damaged"), damaged)
-    if damaged or (data and not data.endswith(b"\n")):
-        log.rewrite(map(_line, letters.values()))
+def first_id(now: float) -> int:
+    """Return the least id of a letter that is put at `now`, which no earlier life has used."""
+    # A clock that is ages ahead must leave ids for those that come after it is set right.
+    return min(round(now * 1000), NEWEST_ID // 2)
 
 
-def _unusable(path: Path, error: OSError) -> SnapshotError:
-    return SnapshotError(
-        f"the dead letters in {path} cannot be read or written ({error}): make room, repair its "
-        "permissions, or choose another path"
-    )
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()

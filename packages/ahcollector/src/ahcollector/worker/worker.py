@@ -12,12 +12,13 @@ import attrs
 from ahcollector import metrics as names
 from ahcollector.bus.base import SHARDS, TRIES_MAX, Bus, Delivery
 from ahcollector.clock import AsyncClock
-from ahcollector.errors import PermanentStoreError, SnapshotError, TemporaryStoreError
+from ahcollector.errors import DeadBatchesError, PermanentStoreError, TemporaryStoreError
 from ahcollector.metrics import Metrics, NullMetrics
 from ahcollector.store.base import Writer
 from ahcollector.worker._breaker import CircuitBreaker
 from ahcollector.worker._buffer import ShardBuffer
-from ahcollector.worker.deadletter import DeadBatches, MemoryDeadBatches
+from ahcollector.worker._dead_memory import MemoryDeadBatches
+from ahcollector.worker.deadletter import DeadBatches
 from ahwire.clock import Rng
 
 __all__ = ["Worker", "WorkerStats"]
@@ -228,7 +229,7 @@ class Worker:
         while True:
             try:
                 await self._dead_batches.put(delivery.batch, reason, self._clock.time())
-            except SnapshotError as failure:
+            except DeadBatchesError as failure:
                 _log.warning("a dead letter was not kept", extra={"error": str(failure)})
                 await self._clock.sleep(1.0)
             else:

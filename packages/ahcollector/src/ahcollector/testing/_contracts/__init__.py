@@ -11,6 +11,7 @@ it in a test module, give it what it tests, and mark it::
 
 from ahcollector.testing._contracts.budget import BudgetStoreContract
 from ahcollector.testing._contracts.bus import BusContract
+from ahcollector.testing._contracts.dead_batches import DeadBatchesContract
 from ahcollector.testing._contracts.outbox import OutboxContract
 from ahcollector.testing._contracts.presence import PresenceContract
 from ahcollector.testing._contracts.registry import RegistryContract
@@ -19,6 +20,7 @@ from ahcollector.testing._contracts.store import StoreContract
 __all__ = [
     "BudgetStoreContract",
     "BusContract",
+    "DeadBatchesContract",
     "OutboxContract",
     "PresenceContract",
     "RegistryContract",
