@@ -94,10 +94,10 @@ def test_every_command_has_help_with_an_example(cli, command):
 
 
 def test_wrong_settings_are_all_named_and_end_with_3(cli):
-    done = cli("check", AHC_LOG_LEVEL="loud", AHC_WORKER_MAX_BATCH_SAMPLES="0")
+    done = cli("check", AHC_LOG_LEVEL="loud", AHC_TSDB_MAX_BATCH_SAMPLES="0")
     assert done.returncode == 3
     assert "log.level: 'loud' cannot be used" in done.stderr
-    assert "worker.max_batch_samples: '0' cannot be used: expected 1 to 100000" in done.stderr
+    assert "tsdb.max_batch_samples: '0' cannot be used: expected 1 to 100000" in done.stderr
     assert "Traceback" not in done.stderr
 
 

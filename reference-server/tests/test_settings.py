@@ -49,7 +49,7 @@ def test_every_problem_is_named_with_its_value_and_the_way_out():
 
 @pytest.mark.parametrize("value", ["nan", float("nan"), "inf", True, [], {}])
 def test_a_number_is_a_finite_number_in_its_range(value):
-    assert len(problems({"worker": {"max_batch_wait_seconds": value}})) == 1
+    assert len(problems({"tsdb": {"max_batch_wait_seconds": value}})) == 1
 
 
 @pytest.mark.parametrize("value", [1.5, "1.5", "one", True, 10**400])
@@ -123,6 +123,10 @@ TAKEN = {
     "redis.addr": "127.0.0.1:6379",
     "remove_orphans": "true",
     "tls": "true",
+    "bus.backend": "inproc",
+    "tsdb.long_url": "http://127.0.0.1:2",
+    "tsdb.url": "http://127.0.0.1:1",
+    "worker.shards": "0-31,40",
 }
 #: What a setting needs beside it.
 NEEDED = {
@@ -133,6 +137,11 @@ NEEDED = {
     "notify.mail.host": {"AHC_NOTIFY_MAIL_SENDER": "a@example.test"},
     "redis.username": {"AHC_REDIS_PASSWORD": "x"},
     "redis.tls_ca_file": {"AHC_REDIS_TLS": "true"},
+    "tsdb.long_url": {"AHC_TSDB_URL": "http://127.0.0.1:1"},
+    "tsdb.password": {"AHC_TSDB_USERNAME": "u"},
+    "tsdb.tls_ca_file": {"AHC_TSDB_URL": "https://127.0.0.1:1"},
+    "tsdb.username": {"AHC_TSDB_PASSWORD": "x"},
+    "worker.shards": {"AHC_BUS_BACKEND": "redis", "AHC_REDIS_ADDR": "127.0.0.1:6379"},
 }
 
 
@@ -172,7 +181,12 @@ def test_a_number_outside_its_range_is_one_sentence_with_name_value_and_range(li
         )
 
 
-SECRETS = ("hub.token", "admin.token", "redis.password", "console.password")
+SECRETS = (
+    *("hub.token", "admin.token", "redis.password", "console.password"),
+    *("tsdb.password", "tsdb.bearer"),
+)
+#: What stands beside a secret without which it is refused.
+BESIDE = {"tsdb.password": {"username": "u"}}
 
 
 @pytest.mark.parametrize("name", SECRETS)
@@ -181,9 +195,10 @@ def test_a_secret_is_read_from_the_file_that_a_variable_or_a_key_names(name, tmp
     section, leaf = name.split(".")
     path = str(tmp_path / "secret")
     variable = f"AHC_{section}_{leaf}_FILE".upper()
+    beside = BESIDE.get(name, {})
     for found in (
-        settings_from({section: {f"{leaf}_file": path}}, {}),
-        settings_from({}, {variable: path}),
+        settings_from({section: {**beside, f"{leaf}_file": path}}, {}),
+        settings_from({section: beside}, {variable: path}),
     ):
         assert getattr(getattr(found, section), leaf).reveal() == "sixteen-characters"
 
@@ -312,7 +327,7 @@ def test_limits_that_contradict_each_other_are_refused(data, told):
         "http://[x]",
     ],
 )
-@pytest.mark.parametrize("name", ["hub.base_url", "ingest.public_url"])
+@pytest.mark.parametrize("name", ["hub.base_url", "ingest.public_url", "tsdb.url"])
 def test_an_http_address_is_parsed_and_its_password_not_shown(name, url):
     section, leaf = name.split(".")
     (found,) = problems({section: {leaf: url}})

@@ -84,13 +84,7 @@ async def check(settings: ServerSettings) -> list[str]:
     async with assembled(settings, seams=Seams(patient=False)) as assembly:
         found += [f"{name} can listen on {at}" for name, at in assembly.addresses.items()]
         found.append(f"state_dir {settings.state_dir} can be written")
-        if assembly.collector.redis is not None:
-            keeps = (
-                "does not tell its maxmemory-policy: see that it is noeviction"
-                if assembly.collector.redis.policy is None
-                else "evicts nothing"
-            )
-            found.append(f"redis {settings.redis.addr} takes what is written and {keeps}")
+        found += assembly.found
         if settings.hub.base_url:
             await _reach_hub(settings, assembly)
             found.append(f"hub {settings.hub.base_url} answers")

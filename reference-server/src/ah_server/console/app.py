@@ -43,7 +43,12 @@ _log = logging.getLogger("ah_server.console")
 
 
 def console_app(
-    *, view: FleetView, clock: Clock, password: Secret, refresh_seconds: int
+    *,
+    view: FleetView,
+    clock: Clock,
+    password: Secret,
+    refresh_seconds: int,
+    step_seconds_min: int = 1,
 ) -> ASGIApp:
     """Builds the console.
 
@@ -52,8 +57,14 @@ def console_app(
         clock: now, for the right end of the charts.
         password: asked with HTTP Basic (any user name); empty: nobody is asked.
         refresh_seconds: pages load themselves anew after this time.
+        step_seconds_min: the least step of a range that the view answers.
     """
-    pages = _Pages(view=view, clock=clock, refresh_seconds=refresh_seconds)
+    pages = _Pages(
+        view=view,
+        clock=clock,
+        refresh_seconds=refresh_seconds,
+        step_seconds_min=step_seconds_min,
+    )
     server = "/companies/{company_id}/servers/{server_id}"
     return Starlette(
         routes=[
@@ -105,9 +116,12 @@ class _Door:
 
 
 class _Pages:
-    def __init__(self, *, view: FleetView, clock: Clock, refresh_seconds: int) -> None:
+    def __init__(
+        self, *, view: FleetView, clock: Clock, refresh_seconds: int, step_seconds_min: int
+    ) -> None:
         self._view = view
         self._clock = clock
+        self._step_seconds_min = step_seconds_min
         self._templates = Environment(
             loader=PackageLoader("ah_server", "console/templates"),
             autoescape=select_autoescape(),
@@ -179,7 +193,7 @@ class _Pages:
             return PlainTextResponse("There is no such chart.", 404)
         # The end is a whole step, so that points keep their places from one load to the next, and
         # the step that has begun counts, so that a sample is drawn as soon as it has arrived.
-        step_ms = step_seconds(seconds) * 1000
+        step_ms = step_seconds(seconds, least=self._step_seconds_min) * 1000
         end_ms = -(-now_ms(self._clock) // step_ms) * step_ms
         start_ms = end_ms - seconds * 1000
         series = await self._view.history(

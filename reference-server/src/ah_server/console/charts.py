@@ -83,9 +83,12 @@ def chart_of(metric: str) -> ChartSpec:
     return ChartSpec(slug=metric, title=metric, metric=metric)
 
 
-def step_seconds(span_seconds: int) -> int:
-    """The step that gives a chart its points; whole seconds, at least one."""
-    return max(1, math.ceil(span_seconds / POINTS_PER_CHART))
+def step_seconds(span_seconds: int, *, least: int = 1) -> int:
+    """The step that gives a chart its points, or fewer of them where the store's `least` is more.
+
+    Whole seconds, as `least` is.
+    """
+    return max(least, math.ceil(span_seconds / POINTS_PER_CHART))
 
 
 def draw(

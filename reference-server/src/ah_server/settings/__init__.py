@@ -1,11 +1,17 @@
 """All settings of the server: their shape, where they come from, what is wrong with them."""
 
-from ah_server.settings._fields import Address, Network, Secret
+from ah_server.settings._backends import (
+    BusSettings,
+    RedisSettings,
+    StoreSettings,
+    TsdbSettings,
+    WorkerSettings,
+)
+from ah_server.settings._fields import Address, Network, Secret, Shards
 from ah_server.settings._load import ENVIRONMENT_PREFIX, load_settings, settings_from
 from ah_server.settings._model import (
     AdminSettings,
     AlertingSettings,
-    BusSettings,
     ConsoleSettings,
     HubSettings,
     IngestSettings,
@@ -13,11 +19,8 @@ from ah_server.settings._model import (
     MailSettings,
     NotifySettings,
     OutboxSettings,
-    RedisSettings,
     RegistrySettings,
     ServerSettings,
-    StoreSettings,
-    WorkerSettings,
 )
 from ah_server.settings._reference import SettingLine, setting_lines
 
@@ -40,7 +43,9 @@ __all__ = [
     "Secret",
     "ServerSettings",
     "SettingLine",
+    "Shards",
     "StoreSettings",
+    "TsdbSettings",
     "WorkerSettings",
     "load_settings",
     "setting_lines",

@@ -93,6 +93,12 @@ def check_service_address(address: Any) -> None:
         raise ValueError("expected host:port with a port from 1 to 65535, as in 127.0.0.1:6379")
 
 
+def check_user_name(text: str) -> None:
+    """A name that basic authentication can carry, or nothing."""
+    if ":" in text:
+        raise ValueError("expected no colon in it, which ends the name in basic authentication")
+
+
 def check_key_prefix(text: str) -> None:
     """What keys in a store shared with others can begin with."""
     printable = all("!" <= character <= "~" for character in text)

@@ -1,7 +1,9 @@
 """What is right alone and wrong together: settings that contradict each other."""
 
+from ah_server.settings._backends import BusSettings, RedisSettings, TsdbSettings
 from ah_server.settings._checks import shown
-from ah_server.settings._model import IngestSettings, MailSettings, RedisSettings, ServerSettings
+from ah_server.settings._fields import Shards
+from ah_server.settings._model import IngestSettings, MailSettings, ServerSettings
 
 
 def contradictions(settings: ServerSettings) -> list[str]:
@@ -21,6 +23,10 @@ def contradictions(settings: ServerSettings) -> list[str]:
             " previous one empty"
         )
     found += _redis_problems(settings.redis)
+    found += _bus_problems(settings)
+    found += _lease_problems(settings.bus)
+    found += _tsdb_problems(settings.tsdb)
+    found += _age_problems(settings)
     found += _mail_problems(settings.notify.mail)
     if settings.outbox.backoff_min_seconds > settings.outbox.backoff_max_seconds:
         found.append(
@@ -58,6 +64,77 @@ def _redis_problems(redis: RedisSettings) -> list[str]:
             " the username empty"
         )
     return found
+
+
+def _bus_problems(settings: ServerSettings) -> list[str]:
+    found = []
+    if settings.bus.backend == "redis" and settings.redis.addr is None:
+        found.append(
+            "bus.backend: redis needs redis.addr; set that, or set bus.backend to auto or inproc"
+        )
+    if settings.bus_backend == "inproc" and settings.worker.shards != Shards.every():
+        found.append(
+            f"worker.shards: {settings.worker.shards} leaves shards that nobody else can read,"
+            " because the bus is in this process; set it to all, or set bus.backend to a bus that"
+            " is shared"
+        )
+    return found
+
+
+def _lease_problems(bus: BusSettings) -> list[str]:
+    found = []
+    if bus.claim_idle_seconds <= 2 * bus.block_seconds:
+        found.append(
+            f"bus.claim_idle_seconds: {bus.claim_idle_seconds:g} is not over twice"
+            f" bus.block_seconds ({bus.block_seconds:g}), so batches that are just being read would"
+            " be claimed; raise it, or lower the other"
+        )
+    if bus.lease_seconds <= 4 * bus.block_seconds:
+        found.append(
+            f"bus.lease_seconds: {bus.lease_seconds:g} is not over four times bus.block_seconds"
+            f" ({bus.block_seconds:g}), so a lease would end while its owner waits; raise it, or"
+            " lower the other"
+        )
+    return found
+
+
+def _tsdb_problems(tsdb: TsdbSettings) -> list[str]:
+    found = []
+    if tsdb.long_url and not tsdb.url:
+        found.append("tsdb.url: required with tsdb.long_url; set it, or leave long_url empty")
+    if tsdb.bearer and (tsdb.username or tsdb.password):
+        found.append(
+            "tsdb.bearer: works only without tsdb.username and tsdb.password; keep one of the two"
+            " ways to log in"
+        )
+    elif tsdb.username and not tsdb.password:
+        found.append(
+            "tsdb.password: required with tsdb.username; set it, or tsdb.password_file, or leave"
+            " the username empty"
+        )
+    elif tsdb.password and not tsdb.username:
+        found.append(
+            "tsdb.username: required with tsdb.password; set it, or leave the password empty"
+        )
+    addresses = [url for url in (tsdb.url, tsdb.long_url) if url]
+    if tsdb.tls_ca_file and not any(url.startswith("https://") for url in addresses):
+        found.append(
+            "tsdb.tls_ca_file: works only with an https:// address in tsdb.url or tsdb.long_url;"
+            " set that, or no file"
+        )
+    return found
+
+
+def _age_problems(settings: ServerSettings) -> list[str]:
+    hours, days = settings.ingest.point_age_hours_max, settings.tsdb.retention_days
+    if not settings.tsdb.url or hours <= 24 * days:
+        return []
+    told = (
+        f"ingest.point_age_hours_max: {hours:g} is over tsdb.retention_days ({days:g}), so points"
+        " that agents were told are taken would not be stored; lower it, or raise the other and"
+        " VictoriaMetrics' -retentionPeriod"
+    )
+    return [told]
 
 
 def _mail_problems(mail: MailSettings) -> list[str]:

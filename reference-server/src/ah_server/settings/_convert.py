@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ah_server.settings._checks import shown
-from ah_server.settings._fields import Address, Network
+from ah_server.settings._fields import Address, Network, Shards
 
 _NETWORKS_MAX = 256
 _BETWEEN_NETWORKS = re.compile(r"[,\s]+")
@@ -33,6 +33,8 @@ def converted(kind: Any, value: Any) -> Any:
         return _truth(value)
     if kind is Path:
         return _path(value)
+    if kind is Shards:
+        return _shards(value)
     if kind in (Address, str):
         if not isinstance(value, str):
             raise ValueError(
@@ -44,6 +46,15 @@ def converted(kind: Any, value: Any) -> Any:
             raise ValueError("expected text in one line without control characters")
         return value if kind is str else Address.parse(value)
     return _number(kind, value)
+
+
+def _shards(value: Any) -> Shards:
+    """Shards, as one text, one number, or a list of both."""
+    pieces = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, str | int) and not isinstance(one, bool) for one in pieces):
+        raise ValueError("expected all, or numbers and ranges, as in 0-31,40")
+    # A number nobody can use may be one that Python itself refuses to write out.
+    return Shards.parse(",".join(one if isinstance(one, str) else shown(one) for one in pieces))
 
 
 def _path(value: Any) -> Path:

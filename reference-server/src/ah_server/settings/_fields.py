@@ -6,14 +6,19 @@ three cannot disagree.
 """
 
 import ipaddress
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
 from ah_server.settings._checks import is_host
+from ahcollector.bus.base import SHARDS
 
 _PORT_MAX = 65_535
+_SHARDS_EXAMPLE = "0-31,40"
+_SHARDS_CHARS_MAX = 400
+_SHARD_RANGE = re.compile(r"(?P<first>[0-9]{1,3})(?:-(?P<last>[0-9]{1,3}))?")
 
 
 @attrs.frozen
@@ -62,6 +67,53 @@ class Address:
 
     def __str__(self) -> str:
         return self.netloc
+
+
+@attrs.frozen
+class Shards:
+    """Shards of the bus, by number: each once, rising."""
+
+    numbers: tuple[int, ...]
+
+    @classmethod
+    def every(cls) -> "Shards":
+        """All there are."""
+        return cls(tuple(range(SHARDS)))
+
+    @classmethod
+    def parse(cls, text: str) -> "Shards":
+        """Reads `all`, or numbers and ranges with commas between, as in `0-31,40`.
+
+        Raises:
+            ValueError: the text is neither.
+        """
+        if text.strip() == "all":
+            return cls.every()
+        found: set[int] = set()
+        for piece in text[:_SHARDS_CHARS_MAX].split(","):
+            ends = _SHARD_RANGE.fullmatch(piece.strip())
+            if ends is None or len(text) > _SHARDS_CHARS_MAX:
+                raise ValueError(f"expected all, or numbers and ranges as in {_SHARDS_EXAMPLE}")
+            first = int(ends["first"])
+            last = first if ends["last"] is None else int(ends["last"])
+            if not first <= last < SHARDS:
+                raise ValueError(
+                    f"expected numbers from 0 to {SHARDS - 1}, the lower one first, as in"
+                    f" {_SHARDS_EXAMPLE}"
+                )
+            found.update(range(first, last + 1))
+        return cls(tuple(sorted(found)))
+
+    def __str__(self) -> str:
+        if len(self.numbers) == SHARDS:
+            return "all"
+        pieces: list[list[int]] = []
+        for number in self.numbers:
+            if pieces and pieces[-1][1] == number - 1:
+                pieces[-1][1] = number
+            else:
+                pieces.append([number, number])
+        return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in pieces)
 
 
 @attrs.frozen(repr=False)

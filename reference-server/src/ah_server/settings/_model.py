@@ -7,13 +7,18 @@ from pathlib import Path
 
 import attrs
 
+from ah_server.settings._backends import (
+    BusSettings,
+    RedisSettings,
+    StoreSettings,
+    TsdbSettings,
+    WorkerSettings,
+)
 from ah_server.settings._checks import (
     check_admin_token,
     check_host,
     check_http_url,
     check_id,
-    check_key_prefix,
-    check_service_address,
     check_token,
 )
 from ah_server.settings._fields import NO_SECRET, Address, Network, Secret, section, setting
@@ -191,73 +196,6 @@ class RegistrySettings:
 
 
 @attrs.frozen(kw_only=True)
-class RedisSettings:
-    """Where state that several processes share is kept; without `addr` there is none."""
-
-    addr: Address | None = setting(
-        None,
-        "host:port of the Redis that holds the shared state; empty: everything embedded",
-        check=check_service_address,
-    )
-    username: str = setting("", "login name; empty: Redis' default user")
-    password: Secret = setting(NO_SECRET, "login password; empty: none")
-    prefix: str = setting(
-        "ah:",
-        "what every key begins with; with Redis Cluster it holds a hash tag, as in {ah}:",
-        check=check_key_prefix,
-    )
-    db: int = setting(0, "number of the database; Redis Cluster has 0 only", between=(0, 1023))
-    tls: bool = setting(default=False, doc="whether the connection is TLS")
-    tls_ca_file: Path | None = setting(
-        None, "PEM certificates that Redis is checked against; empty: the system's"
-    )
-    cache_ttl_seconds: float = setting(
-        15.0,
-        "a token looked up is known at this process so long; a revocation whose push was lost"
-        " shows by then",
-        between=(0.1, 300),
-    )
-    timeout_seconds: float = setting(
-        0.5,
-        "an answer must have come by then; a blocking read adds its own time",
-        between=(0.05, 30),
-    )
-
-
-@attrs.frozen(kw_only=True)
-class BusSettings:
-    queue_per_shard: int = setting(
-        256, "batches a shard holds before agents are told to wait", between=(1, 100_000)
-    )
-
-
-@attrs.frozen(kw_only=True)
-class WorkerSettings:
-    max_batch_samples: int = setting(5000, "samples that make a write due", between=(1, 100_000))
-    max_batch_wait_seconds: float = setting(
-        0.5, "age of the oldest sample that makes a write due", between=(0.01, 60)
-    )
-    shutdown_flush_seconds: float = setting(
-        10.0, "time to write what is left at the stop", between=(0, 60)
-    )
-
-
-@attrs.frozen(kw_only=True)
-class StoreSettings:
-    retention_hours: float = setting(
-        168.0, "age at which the embedded store forgets a sample", between=(0.1, 24 * 366)
-    )
-    snapshot_seconds: float = setting(
-        30.0, "time between two snapshots of the embedded store", between=(1, 3600)
-    )
-    points_max: int = setting(
-        5_000_000,
-        "points the embedded store holds; the oldest go first",
-        between=(1000, 1_000_000_000),
-    )
-
-
-@attrs.frozen(kw_only=True)
 class AlertingSettings:
     agent_interval_seconds: float = setting(
         30.0, "interval of agents that name none", between=(1, 300)
@@ -354,8 +292,18 @@ class ServerSettings:
     redis: RedisSettings = section(RedisSettings)
     bus: BusSettings = section(BusSettings)
     worker: WorkerSettings = section(WorkerSettings)
+    tsdb: TsdbSettings = section(TsdbSettings)
     store: StoreSettings = section(StoreSettings)
     alerting: AlertingSettings = section(AlertingSettings)
     outbox: OutboxSettings = section(OutboxSettings)
     notify: NotifySettings = section(NotifySettings)
     console: ConsoleSettings = section(ConsoleSettings)
+
+    @property
+    def bus_backend(self) -> str:
+        """The bus that `bus.backend` stands for: inproc, redis or jetstream."""
+        if self.bus.backend != "auto":
+            return self.bus.backend
+        # A worker on a shared bus takes the batches of every server. In a store that is its own
+        # nobody else would find them, so this takes both.
+        return "redis" if self.redis.addr is not None and self.tsdb.url else "inproc"

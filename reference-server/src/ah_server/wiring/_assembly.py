@@ -1,10 +1,12 @@
 """The whole system, composed: what is made of which settings, and in which order it runs.
 
-Read it from `assembled` down; `_door`, `_identities`, `_collector`, `_notify` and `_hub` compose
-the sides. With nothing set everything is embedded and this one process plays the hub too; what is
-embedded keeps its state under `state_dir`. With `redis.addr` set, registry, presence, company
-settings and known series are in Redis, so that other processes share them. Collector and hub talk
-over real HTTP even when they are one process, so that what holds here holds when they stand apart.
+Read it from `assembled` down; `_door`, `_identities`, `_collector`, `_stream`, `_samples`,
+`_notify` and `_hub` compose the sides. With nothing set everything is embedded and this one process
+plays the hub too; what is embedded keeps its state under `state_dir`. With `redis.addr` set,
+registry, presence, company settings and known series are in Redis, so that other processes share
+them; with `tsdb.url` samples are in VictoriaMetrics; with both, batches wait in Redis in between.
+Collector and hub talk over real HTTP even when they are one process, so that what holds here holds
+when they stand apart.
 
     ingest ─▶ bus ─▶ worker ─▶ store ◀─ console, admin
        └─▶ presence ─▶ detector ─▶ outbox ─▶ sender ─HTTP▶ hub ─▶ bridge ─▶ broker
@@ -23,7 +25,7 @@ from ah_server.parts import Part
 from ah_server.settings import Address, Secret, ServerSettings
 from ah_server.state_directory import StateDirectory
 from ah_server.web_server import bound_address
-from ah_server.wiring._collector import collector_side
+from ah_server.wiring._collector import collector_side, found_of
 from ah_server.wiring._hub import HubSide, bridge_part, hub_side
 from ah_server.wiring._identities import CollectorSide
 from ah_server.wiring._notify import NotifySide, notify_side
@@ -35,7 +37,10 @@ from ahnotify.errors import NotifyError
 
 @attrs.frozen(kw_only=True)
 class Assembly:
-    """The composed server: its parts in the order of their start, and where it can be reached."""
+    """The composed server: its parts in the order of their start, and where it can be reached.
+
+    `found` has a line for each service that was reached, for `ah-server check`.
+    """
 
     parts: tuple[Part, ...]
     addresses: dict[str, Address]
@@ -44,6 +49,7 @@ class Assembly:
     hub: HubSide | None
     notify: NotifySide
     collector: CollectorSide
+    found: tuple[str, ...]
 
 
 @asynccontextmanager
@@ -55,7 +61,8 @@ async def assembled(
     Raises:
         AddressInUseError: a port is taken.
         StateDirectoryError: the state directory cannot be used, or another process holds it.
-        DependencyError: the Redis that is set does not answer, or loses state.
+        DependencyError: the Redis or VictoriaMetrics that is set does not answer, or loses what it
+            is given.
         SettingsError: settings contradict what was found.
     """
     async with AsyncExitStack() as stack:
@@ -105,6 +112,7 @@ async def _compose(settings: ServerSettings, seams: Seams, stack: AsyncExitStack
         clock=collector.clock,
         password=settings.console.password,
         refresh_seconds=settings.console.refresh_seconds,
+        step_seconds_min=collector.samples.step_seconds_min,
     )
     console_part = web("console", console, doors.console)
     parts = (*hub_parts, *notify_parts, *bridge_parts, *collector_parts, console_part)
@@ -120,6 +128,7 @@ async def _compose(settings: ServerSettings, seams: Seams, stack: AsyncExitStack
         hub=hub,
         notify=notify,
         collector=collector,
+        found=found_of(settings, collector),
     )
 
 

@@ -14,9 +14,15 @@ from ah_server.web_server import WebServer
 from ah_server.wiring._door import checks_of, open_door_of
 from ah_server.wiring._identities import CollectorSide
 from ah_server.wiring._redis import redis_loops, shared_redis
+from ah_server.wiring._samples import samples_of
 from ah_server.wiring._seams import Doors, Seams, web
+from ah_server.wiring._stream import (
+    carrier_of,
+    dead_batches_of,
+    say_what_is_parted,
+    worker_of,
+)
 from ahcollector.admin import admin_app
-from ahcollector.bus import InProcessBus
 from ahcollector.detector import Detector, Reporter, TrafficTotals
 from ahcollector.errors import RedisError
 from ahcollector.hub import HttpHub
@@ -26,8 +32,7 @@ from ahcollector.presence import MemoryPresence, Presence
 from ahcollector.presence.redis import RedisPresence
 from ahcollector.redis import RedisClient
 from ahcollector.shared_clock import SharedClock
-from ahcollector.store import MemoryStore, StoreSnapshot
-from ahcollector.worker import FileDeadBatches, Worker
+from ahcollector.worker import Worker
 from ahwire import UUID7Generator
 
 
@@ -43,17 +48,15 @@ async def collector_side(
     redis = await shared_redis(settings.redis, seams, stack)
     seams, time_loops = await _with_shared_time(seams, redis)
     side, state_loops = await _open_state(settings, seams, stack, redis)
-    dead_batches = await FileDeadBatches.open(settings.state_dir / "dead-batches.log")
-    worker = Worker(
-        bus=side.bus,
-        store=side.store,
-        clock=seams.clock,
-        rng=seams.rng,
+    say_what_is_parted(settings)
+    dead_batches = await dead_batches_of(settings)
+    worker = worker_of(
+        settings,
+        seams,
+        side.metrics,
+        carrier=side.carrier,
+        samples=side.samples,
         dead_batches=dead_batches,
-        metrics=side.metrics,
-        flush_samples=settings.worker.max_batch_samples,
-        flush_seconds=settings.worker.max_batch_wait_seconds,
-        shutdown_flush_seconds=settings.worker.shutdown_flush_seconds,
     )
     door = await open_door_of(settings, seams, hub, side)
     admin = admin_app(
@@ -66,7 +69,7 @@ async def collector_side(
         outbox=side.outbox,
         dead_batches=dead_batches,
         bus=side.bus,
-        bus_dead=side.bus.dead,
+        bus_dead=side.carrier.dead,
         checks=checks_of(side),
         clock=seams.clock,
         rng=seams.rng,
@@ -81,19 +84,12 @@ async def collector_side(
         # Half of the descriptors are for agents; the other doors share a quarter.
         connections_max=fair_share(parts=1, of=2),
     )
-    keeper = StoreSnapshot(
-        store=side.store,
-        path=settings.state_dir / "samples.log",
-        clock=seams.clock,
-        interval_seconds=settings.store.snapshot_seconds,
-    )
-    await keeper.load()
     flush = settings.worker.shutdown_flush_seconds
     parts = (
         *redis_loops(redis),
         *time_loops,
         *state_loops,
-        Loop(name="store file", body=keeper.run, stop_seconds=5.0),
+        *side.samples.loops,
         *door.loops,
         Loop(name="worker", body=worker.run, stop_seconds=flush + 1),
         *_silence(settings, seams, hub, side, worker),
@@ -101,6 +97,19 @@ async def collector_side(
         ingest,
     )
     return side, parts
+
+
+def found_of(settings: ServerSettings, side: CollectorSide) -> tuple[str, ...]:
+    """A line for each service of the collector's that was reached."""
+    found = []
+    if side.redis is not None:
+        keeps = (
+            "does not tell its maxmemory-policy: see that it is noeviction"
+            if side.redis.policy is None
+            else "evicts nothing"
+        )
+        found.append(f"redis {settings.redis.addr} takes what is written and {keeps}")
+    return (*found, *(line for line in (side.carrier.found, side.samples.found) if line))
 
 
 async def _with_shared_time(
@@ -132,18 +141,13 @@ async def _open_state(
         ),
     )
     stack.push_async_callback(outbox.close)
-    store = MemoryStore(
-        clock=clock,
-        retention_seconds=settings.store.retention_hours * 3600,
-        points_max=settings.store.points_max,
-        metrics=metrics,
-    )
-    bus = InProcessBus(clock=clock, queue_batches_max=settings.bus.queue_per_shard, metrics=metrics)
+    samples = await samples_of(settings, seams, metrics, stack)
+    carrier = await carrier_of(settings, seams, metrics, redis, stack)
     side = CollectorSide(
-        store=store,
+        samples=samples,
         presence=presence,
         outbox=outbox,
-        bus=bus,
+        carrier=carrier,
         metrics=metrics,
         redis=redis,
         clock=clock,

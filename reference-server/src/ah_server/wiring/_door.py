@@ -61,7 +61,7 @@ async def open_door_of(
         trusted_proxies=ingest.trusted_proxies,
         clock=clock,
         rng=seams.rng,
-        checks=checks_of(side),
+        checks=_ingest_checks_of(side),
         metrics=side.metrics,
     )
     loops = (
@@ -73,13 +73,27 @@ async def open_door_of(
 
 
 def checks_of(side: CollectorSide) -> dict[str, Check]:
-    """What must be usable for the collector to be ready, by name."""
+    """What must be usable for all of the collector to be ready, by name."""
     checks: dict[str, Check] = {
-        "store": side.store.ping,
+        "tsdb" if side.samples.shared else "store": side.store.ping,
         "presence": side.presence.ping,
         "outbox": side.outbox.ping,
     }
+    if side.carrier.ping is not None:
+        checks["bus"] = side.carrier.ping
     return checks if side.redis is None else {**checks, "redis": side.redis.ping}
+
+
+def _ingest_checks_of(side: CollectorSide) -> dict[str, Check]:
+    """What must be usable for agents to be let in.
+
+    A store that is away is no reason to send agents elsewhere while what they bring waits on a bus
+    that keeps it: elsewhere it is away too. In this process it would wait in memory alone.
+    """
+    checks = checks_of(side)
+    if side.samples.shared and side.carrier.ping is not None:
+        del checks["tsdb"]
+    return checks
 
 
 def _limits(settings: ServerSettings) -> IngestLimits:

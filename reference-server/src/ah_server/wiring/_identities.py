@@ -4,8 +4,10 @@ import attrs
 
 from ah_server.parts import Loop, Part
 from ah_server.settings import ServerSettings
+from ah_server.wiring._samples import Samples
 from ah_server.wiring._seams import Seams
-from ahcollector.bus import InProcessBus
+from ah_server.wiring._stream import Carrier
+from ahcollector.bus import Bus
 from ahcollector.clock import AsyncClock
 from ahcollector.hub import HttpHub
 from ahcollector.metrics import PrometheusMetrics
@@ -27,7 +29,7 @@ from ahcollector.registry import (
 )
 from ahcollector.registry.directory import Follower
 from ahcollector.registry.redis import RedisCompanySettings, RedisRegistry
-from ahcollector.store import MemoryStore
+from ahcollector.store import Store
 
 
 @attrs.frozen(kw_only=True)
@@ -37,13 +39,23 @@ class CollectorSide:
     `redis` is None where all state is embedded. `clock` is the one by which presence counts.
     """
 
-    store: MemoryStore
+    samples: Samples
     presence: Presence
     outbox: Outbox
-    bus: InProcessBus
+    carrier: Carrier
     metrics: PrometheusMetrics
     redis: RedisClient | None
     clock: AsyncClock
+
+    @property
+    def store(self) -> Store:
+        """The store of samples."""
+        return self.samples.store
+
+    @property
+    def bus(self) -> Bus:
+        """What carries batches to the worker."""
+        return self.carrier.bus
 
 
 @attrs.frozen(kw_only=True)

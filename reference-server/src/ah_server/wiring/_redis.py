@@ -6,15 +6,12 @@ from contextlib import AsyncExitStack
 from ah_server.errors import DependencyError
 from ah_server.parts import Loop, Part
 from ah_server.settings import Address, RedisSettings
+from ah_server.wiring._patience import reached
 from ah_server.wiring._seams import Seams
 from ahcollector.errors import RedisError, RedisRefusedError, RedisSettingsError
 from ahcollector.redis import RedisClient, RedisConfig
 
 _log = logging.getLogger("ah_server.wiring")
-
-# A machine that boots starts both at once, and Redis first reads what it kept.
-_WAIT_SECONDS = 60.0
-_AGAIN_SECONDS = 1.0
 
 
 async def shared_redis(
@@ -34,25 +31,15 @@ async def shared_redis(
         return None
     client = RedisClient(config=redis_config(settings, settings.addr), clock=seams.clock)
     stack.push_async_callback(client.aclose)
-    began = seams.clock.monotonic()
-    while True:
-        try:
-            warnings = await client.check()
-        except RedisSettingsError as error:
-            raise DependencyError(f"redis.addr: {error}") from error
-        except RedisError as error:
-            waited = seams.clock.monotonic() - began
-            if not seams.patient or waited >= _WAIT_SECONDS:
-                raise _unusable(settings.addr, error) from error
-            _log.warning(
-                "waiting for Redis",
-                extra={"seconds_left": round(_WAIT_SECONDS - waited), "error": str(error)},
-            )
-            await seams.clock.sleep(_AGAIN_SECONDS)
-        else:
-            for warning in warnings:
-                _log.warning("%s", warning)
-            return client
+    try:
+        warnings = await reached("Redis", client.check, seams, away=RedisError)
+    except RedisSettingsError as error:
+        raise DependencyError(f"redis.addr: {error}") from error
+    except RedisError as error:
+        raise _unusable(settings.addr, error) from error
+    for warning in warnings:
+        _log.warning("%s", warning)
+    return client
 
 
 def redis_config(settings: RedisSettings, addr: Address) -> RedisConfig:

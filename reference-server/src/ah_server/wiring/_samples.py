@@ -1,0 +1,125 @@
+"""Where samples are stored: in this process and a file, or in VictoriaMetrics."""
+
+import ssl
+from contextlib import AsyncExitStack
+
+import attrs
+
+from ah_server.errors import DependencyError
+from ah_server.parts import Loop, Part
+from ah_server.settings import ServerSettings
+from ah_server.wiring._patience import reached
+from ah_server.wiring._seams import Seams
+from ahcollector.errors import PermanentStoreError, TemporaryStoreError
+from ahcollector.metrics import PrometheusMetrics
+from ahcollector.store import MemoryStore, Store, StoreSnapshot
+from ahcollector.store.victoria_metrics import VictoriaMetricsStore
+
+_DAY_SECONDS = 86_400.0
+_EMBEDDED_STEP_SECONDS = 1
+_STEP_SECONDS = 30
+
+
+@attrs.frozen(kw_only=True)
+class Samples:
+    """The store of samples.
+
+    Attributes:
+        shared: whether it is another process's, for any number of servers.
+        step_seconds_min: the least step of a range that it answers.
+        found: what its check found, for `ah-server check`.
+        loops: what it needs to run.
+    """
+
+    store: Store
+    shared: bool
+    step_seconds_min: int
+    found: str
+    loops: tuple[Part, ...]
+
+
+async def samples_of(
+    settings: ServerSettings, seams: Seams, metrics: PrometheusMetrics, stack: AsyncExitStack
+) -> Samples:
+    """Opens the store that is set, found fit to keep what agents send.
+
+    Raises:
+        DependencyError: VictoriaMetrics cannot be reached, or cuts or drops samples.
+        SnapshotError: the embedded store's file cannot be read.
+    """
+    if not settings.tsdb.url:
+        return await _embedded(settings, seams, metrics)
+    tsdb = settings.tsdb
+    store = victoria_metrics(settings, seams, metrics)
+    stack.push_async_callback(store.aclose)
+    try:
+        warnings = await reached("VictoriaMetrics", store.check, seams, away=TemporaryStoreError)
+    except TemporaryStoreError as error:
+        raise DependencyError(
+            f"tsdb.url: {tsdb.url} cannot be used ({error}); start it, or correct tsdb.url"
+        ) from error
+    except PermanentStoreError as error:
+        raise DependencyError(f"tsdb.url: {tsdb.url} cannot be used: {error}") from error
+    return Samples(
+        store=store,
+        shared=True,
+        step_seconds_min=_STEP_SECONDS,
+        found="; ".join(
+            (f"tsdb {tsdb.url} shows a series as long as agents may send as written", *warnings)
+        ),
+        loops=(),
+    )
+
+
+def victoria_metrics(
+    settings: ServerSettings, seams: Seams, metrics: PrometheusMetrics
+) -> VictoriaMetricsStore:
+    """The client of the VictoriaMetrics that is set.
+
+    Raises:
+        DependencyError: the file of certificates cannot be used.
+    """
+    tsdb = settings.tsdb
+    try:
+        return VictoriaMetricsStore(
+            url=tsdb.url,
+            long_url=tsdb.long_url or None,
+            username=tsdb.username,
+            password=tsdb.password.reveal(),
+            bearer=tsdb.bearer.reveal(),
+            tls_ca_file=tsdb.tls_ca_file,
+            write_protocol=tsdb.write_protocol,
+            clock=seams.clock,
+            metrics=metrics,
+            timeout_seconds=tsdb.timeout_seconds,
+            retention_seconds=tsdb.retention_days * _DAY_SECONDS,
+            step_seconds_min=_STEP_SECONDS,
+        )
+    except (OSError, ssl.SSLError) as error:
+        raise DependencyError(
+            f"tsdb.tls_ca_file: {tsdb.tls_ca_file} cannot be used ({error}); give a file of PEM"
+            " certificates that this user may read"
+        ) from error
+
+
+async def _embedded(settings: ServerSettings, seams: Seams, metrics: PrometheusMetrics) -> Samples:
+    store = MemoryStore(
+        clock=seams.clock,
+        retention_seconds=settings.store.retention_hours * 3600,
+        points_max=settings.store.points_max,
+        metrics=metrics,
+    )
+    keeper = StoreSnapshot(
+        store=store,
+        path=settings.state_dir / "samples.log",
+        clock=seams.clock,
+        interval_seconds=settings.store.snapshot_seconds,
+    )
+    await keeper.load()
+    return Samples(
+        store=store,
+        shared=False,
+        step_seconds_min=_EMBEDDED_STEP_SECONDS,
+        found="",
+        loops=(Loop(name="store file", body=keeper.run, stop_seconds=5.0),),
+    )

@@ -1,0 +1,109 @@
+"""How samples go from the door to the store: the bus, the worker, and what the store refuses."""
+
+import logging
+from contextlib import AsyncExitStack
+
+import attrs
+
+from ah_server.settings import ServerSettings
+from ah_server.wiring._samples import Samples
+from ah_server.wiring._seams import Seams
+from ahcollector.bus import Bus, BusDeadLetters, InProcessBus
+from ahcollector.bus.redis import RedisBus
+from ahcollector.ingest import Check
+from ahcollector.metrics import PrometheusMetrics
+from ahcollector.redis import RedisClient
+from ahcollector.worker import DeadBatches, FileDeadBatches, Worker
+
+_log = logging.getLogger("ah_server.wiring")
+
+
+@attrs.frozen(kw_only=True)
+class Carrier:
+    """The bus.
+
+    Attributes:
+        ping: whether it can be used; None where it is this process itself, and what it took is
+            gone with it.
+        found: what its check found, for `ah-server check`.
+    """
+
+    bus: Bus
+    dead: BusDeadLetters
+    ping: Check | None
+    found: str
+
+
+async def carrier_of(
+    settings: ServerSettings,
+    seams: Seams,
+    metrics: PrometheusMetrics,
+    redis: RedisClient | None,
+    stack: AsyncExitStack,
+) -> Carrier:
+    """The bus that `bus.backend` names. It takes nothing more once `stack` is left."""
+    bus = settings.bus
+    if settings.bus_backend == "redis" and redis is not None:
+        shared = RedisBus(
+            client=redis,
+            clock=seams.clock,
+            metrics=metrics,
+            queue_batches_max=bus.queue_per_shard,
+            readers=bus.readers,
+            block_seconds=bus.block_seconds,
+            lease_seconds=bus.lease_seconds,
+            claim_idle_seconds=bus.claim_idle_seconds,
+            dead_max=bus.dead_max,
+        )
+        stack.push_async_callback(shared.close)
+        found = f"bus is on redis {settings.redis.addr}"
+        return Carrier(bus=shared, dead=shared.dead, ping=redis.ping, found=found)
+    own = InProcessBus(
+        clock=seams.clock,
+        queue_batches_max=bus.queue_per_shard,
+        dead_max=bus.dead_max,
+        metrics=metrics,
+    )
+    stack.push_async_callback(own.close)
+    return Carrier(bus=own, dead=own.dead, ping=None, found="")
+
+
+def say_what_is_parted(settings: ServerSettings) -> None:
+    """Warns of a bus that servers share while each of them has a store of its own."""
+    if settings.bus_backend != "inproc" and not settings.tsdb.url:
+        _log.warning(
+            "bus.backend is %s and tsdb.url is empty: another server on this bus would write"
+            " samples into its own embedded store; set tsdb.url before there is a second one",
+            settings.bus_backend,
+        )
+
+
+async def dead_batches_of(settings: ServerSettings) -> DeadBatches:
+    """Where batches go that the store refused for good."""
+    return await FileDeadBatches.open(settings.state_dir / "dead-batches.log")
+
+
+def worker_of(
+    settings: ServerSettings,
+    seams: Seams,
+    metrics: PrometheusMetrics,
+    *,
+    carrier: Carrier,
+    samples: Samples,
+    dead_batches: DeadBatches,
+) -> Worker:
+    """What writes this process's shards."""
+    tsdb = settings.tsdb
+    return Worker(
+        bus=carrier.bus,
+        store=samples.store,
+        clock=seams.clock,
+        rng=seams.rng,
+        shards=settings.worker.shards.numbers,
+        dead_batches=dead_batches,
+        metrics=metrics,
+        flush_samples=tsdb.max_batch_samples,
+        flush_seconds=tsdb.max_batch_wait_seconds,
+        retry_max_seconds=tsdb.retry_max_seconds,
+        shutdown_flush_seconds=settings.worker.shutdown_flush_seconds,
+    )

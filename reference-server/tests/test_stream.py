@@ -1,0 +1,160 @@
+"""The samples' way over real services: at the door in, by the admin door out, also after a stop."""
+
+import uuid
+
+import pytest
+from servers import QUICK_BUS, running, until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.service]
+
+
+@pytest.fixture
+def company():
+    """A company of the test's own: the store is everybody's."""
+    return f"c{uuid.uuid4().hex}"
+
+
+def on(*, redis=None, victoria_metrics=None, **more):
+    data = {}
+    if redis is not None:
+        data |= {"redis": {"addr": f"127.0.0.1:{redis.port}"}, "bus": QUICK_BUS}
+    if victoria_metrics is not None:
+        data["tsdb"] = {"url": victoria_metrics.url}
+    for name, section in more.items():
+        data[name] = {**data.get(name, {}), **section}
+    return data
+
+
+async def shown(server, store, count):
+    async def look():
+        store.force_flush()
+        return await server.count() == count
+
+    await until(look)
+
+
+@pytest.mark.parametrize("shares", [True, False], ids=["bus on redis", "bus in process"])
+async def test_a_batch_is_read_back_also_by_the_next_server(
+    tmp_path, company, private_redis, victoria_metrics, shares
+):
+    redis = private_redis if shares else None
+    data = on(redis=redis, victoria_metrics=victoria_metrics)
+    async with running(tmp_path / "a", company=company, data=data) as server:
+        token = await server.enrol()
+        assert await server.send(token, 1.0, 2.0, 3.0) == 202
+        await shown(server, victoria_metrics, 3)
+        latest = await server.admin("series/latest", server_id="web1")
+        (series,) = [
+            one for one in latest.json()["series"] if one["labels"]["__name__"] == "ah_load"
+        ]
+        assert series["labels"]["l"] == 'é{}"'
+        assert series["points"][0][1] == 3.0
+    async with running(tmp_path / "a", company=company, data=data) as server:
+        await shown(server, victoria_metrics, 3)
+        assert await server.send(token, 4.0) == 202
+        await shown(server, victoria_metrics, 4)
+    assert not (tmp_path / "a" / "samples.log").exists()
+
+
+async def test_what_is_on_the_bus_at_a_stop_is_written_by_the_next_server(
+    tmp_path, company, private_redis, start_service
+):
+    from testkit import VictoriaMetricsServer
+
+    store = start_service(VictoriaMetricsServer)
+    data = on(
+        redis=private_redis,
+        victoria_metrics=store,
+        worker={"shutdown_flush_seconds": 0.1},
+        tsdb={"retry_max_seconds": 0.2, "timeout_seconds": 2},
+    )
+    async with running(tmp_path / "a", company=company, data=data) as server:
+        token = await server.enrol()
+        assert await server.send(token, 1.0) == 202
+        await shown(server, store, 1)
+        store.stop()
+        # Agents are let in all the same, because the bus keeps what they bring.
+        assert await server.send(token, 2.0) == 202
+        inside = await server.page("ingest", "/readyz")
+        assert inside.status_code == 200
+        assert inside.json()["checks"]["bus"] == "ok"
+        admin = await server.page("admin", "/readyz")
+        assert admin.status_code == 503
+        assert "VictoriaMetrics" in admin.json()["checks"]["tsdb"]
+        assert admin.json()["checks"]["bus"] == "ok"
+        asked = await server.admin("series/latest", server_id="web1")
+        assert asked.status_code == 503
+        for path in ("", "/charts/cpu.svg", "/metrics/ah_load.svg"):
+            page = await server.page("console", f"/companies/{company}/servers/web1{path}")
+            assert page.status_code == 503
+            assert "VictoriaMetrics" in page.text
+    store.start()
+    async with running(tmp_path / "a", company=company, data=data) as server:
+        await shown(server, store, 2)
+        assert (await server.page("admin", "/readyz")).status_code == 200
+
+
+async def test_without_a_bus_that_keeps_them_batches_are_not_let_in_to_a_store_that_is_away(
+    tmp_path, company, start_service
+):
+    from testkit import VictoriaMetricsServer
+
+    store = start_service(VictoriaMetricsServer)
+    async with running(tmp_path / "a", company=company, data=on(victoria_metrics=store)) as server:
+        store.stop()
+        for door in ("ingest", "admin"):
+            reply = await server.page(door, "/readyz")
+            assert reply.status_code == 503
+            assert "VictoriaMetrics" in reply.json()["checks"]["tsdb"]
+            assert "bus" not in reply.json()["checks"]
+
+
+async def test_two_servers_write_to_one_store_whichever_an_agent_speaks_to(
+    tmp_path, company, private_redis, victoria_metrics
+):
+    data = on(redis=private_redis, victoria_metrics=victoria_metrics)
+    async with running(tmp_path / "a", company=company, data=data) as first:
+        token = await first.enrol()
+        hub = {
+            "base_url": first.url("hub", ""),
+            "token": first.assembly.hub_token.reveal(),
+        }
+        second_data = {**data, "hub": hub, "collector_id": "second"}
+        async with running(tmp_path / "b", company=company, data=second_data) as second:
+            for number in range(6):
+                server = (first, second)[number % 2]
+                assert await server.send(token, float(number), name=f"load{number % 3}") == 202
+            for server in (first, second):
+
+                async def all_six(server=server):
+                    victoria_metrics.force_flush()
+                    counts = [await server.count(metric=f"load{n}") for n in range(3)]
+                    return counts == [2, 2, 2]
+
+                await until(all_six)
+
+
+async def test_a_step_under_half_a_minute_is_answered_400_and_charts_ask_for_none(
+    tmp_path, company, victoria_metrics
+):
+    data = on(victoria_metrics=victoria_metrics)
+    async with running(tmp_path / "a", company=company, data=data) as server:
+        token = await server.enrol()
+        assert await server.send(token, 1.0, 2.0) == 202
+        await shown(server, victoria_metrics, 2)
+        reply = await server.admin(
+            "series/range",
+            server_id="web1",
+            metric="load",
+            start_ms=0,
+            end_ms=60_000,
+            step_ms=29_999,
+        )
+        assert reply.status_code == 400
+        assert "29999" in reply.text
+        assert "30000" in reply.text
+        for span in ("5m", "hour", "day", "week"):
+            for name in ("ah_load", "load", "%22%7B%7D", "a" * 2000, "%00", "é"):
+                path = f"/companies/{company}/servers/web1/metrics/{name}.svg?span={span}"
+                chart = await server.page("console", path)
+                assert chart.status_code == 200, (span, name, chart.text)

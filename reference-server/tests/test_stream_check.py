@@ -1,0 +1,157 @@
+"""`ah-server check` with VictoriaMetrics and the bus: what it names, and how a start waits."""
+
+import logging
+
+import pytest
+from servers import FREE, clean_environment, running
+
+from ah_server.cli import main
+from ah_server.errors import DependencyError
+from ah_server.wiring import Seams
+from ahcollector.clock import SystemClock
+
+pytestmark = pytest.mark.service
+NOBODY = "http://127.0.0.1:1"
+PASSWORD = "canary-51c7"
+
+
+@pytest.fixture
+def check(tmp_path, monkeypatch, capsys):
+    def run(**environment):
+        clean_environment(monkeypatch)
+        state = {"AHC_STATE_DIR": str(tmp_path / "state")}
+        for name, value in {**FREE, **state, **environment}.items():
+            monkeypatch.setenv(name, value)
+        capsys.readouterr()
+        code = main(["check"])
+        said = capsys.readouterr()
+        assert PASSWORD not in said.out + said.err
+        return code, said.out, said.err
+
+    return run
+
+
+def test_what_fits_is_said_to(check, private_redis, victoria_metrics):
+    code, out, _ = check(
+        AHC_REDIS_ADDR=f"127.0.0.1:{private_redis.port}", AHC_TSDB_URL=victoria_metrics.url
+    )
+    assert code == 0
+    assert f"ok  tsdb {victoria_metrics.url} " in out
+    assert f"ok  bus is on redis 127.0.0.1:{private_redis.port}" in out
+
+
+def test_a_missing_flag_is_told_and_no_error(check, start_service):
+    from testkit import VictoriaMetricsServer
+
+    store = start_service(VictoriaMetricsServer, flags=("-dedup.minScrapeInterval=0ms",))
+    code, out, _ = check(AHC_TSDB_URL=store.url)
+    assert code == 0
+    assert "start it with -dedup.minScrapeInterval=1ms" in out
+
+
+def test_labels_that_would_be_cut_end_with_3(check, start_service):
+    from testkit import VictoriaMetricsServer
+
+    store = start_service(VictoriaMetricsServer, flags=("-maxLabelsPerTimeseries=20",))
+    code, _, err = check(AHC_TSDB_URL=store.url)
+    assert code == 3
+    assert f"tsdb.url: {store.url} cannot be used: " in err
+    assert "-maxLabelsPerTimeseries=64" in err
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [
+        ({"AHC_TSDB_URL": NOBODY}, f"tsdb.url: {NOBODY} cannot be used (VictoriaMetrics cannot be"),
+        ({"AHC_REDIS_ADDR": "127.0.0.1:1"}, "redis.addr: 127.0.0.1:1 cannot be used ("),
+    ],
+    ids=["tsdb", "redis"],
+)
+def test_what_is_missing_is_named_and_ends_with_3(
+    check, private_redis, victoria_metrics, missing, told
+):
+    there = {
+        "AHC_REDIS_ADDR": f"127.0.0.1:{private_redis.port}",
+        "AHC_TSDB_URL": victoria_metrics.url,
+    }
+    code, _, err = check(**{**there, **missing})
+    assert code == 3
+    assert told in err
+    assert "or correct" in err
+
+
+@pytest.fixture
+def locked(start_service):
+    from testkit import VictoriaMetricsServer
+
+    login = ("-httpAuth.username=u", f"-httpAuth.password={PASSWORD}")
+    return start_service(VictoriaMetricsServer, flags=login)
+
+
+@pytest.mark.parametrize(
+    ("login", "code"),
+    [
+        ({"AHC_TSDB_USERNAME": "u", "AHC_TSDB_PASSWORD": PASSWORD}, 0),
+        ({"AHC_TSDB_USERNAME": "u", "AHC_TSDB_PASSWORD": "x" + PASSWORD}, 3),
+        ({"AHC_TSDB_BEARER": PASSWORD}, 3),
+        ({}, 3),
+    ],
+    ids=["right", "wrong password", "bearer", "none"],
+)
+def test_a_login_is_tried_and_never_shown(check, locked, login, code):
+    found, _, err = check(AHC_TSDB_URL=locked.url, **login)
+    assert found == code
+    assert code == 0 or "check tsdb.username and tsdb.password, or tsdb.bearer" in err
+
+
+def test_certificates_that_are_none_are_named(check, tmp_path):
+    (tmp_path / "ca.pem").write_text("no certificate")
+    for path in (tmp_path / "ca.pem", tmp_path / "none.pem"):
+        code, _, err = check(AHC_TSDB_URL="https://127.0.0.1:1", AHC_TSDB_TLS_CA_FILE=str(path))
+        assert code == 3
+        assert f"tsdb.tls_ca_file: {path} cannot be used" in err
+
+
+class HastyClock(SystemClock):
+    """Sleeps are over at once and count in full."""
+
+    def __init__(self):
+        self.slept = 0.0
+        self.wakes = lambda: None
+
+    def monotonic(self):
+        return super().monotonic() + self.slept
+
+    async def sleep(self, seconds):
+        self.slept += seconds
+        self.wakes()
+        await super().sleep(min(seconds, 0.01))
+
+
+@pytest.mark.anyio
+async def test_a_start_waits_a_minute_for_a_store_and_says_so(tmp_path, caplog):
+    clock = HastyClock()
+    began = clock.monotonic()
+    with pytest.raises(DependencyError) as caught:
+        async with running(
+            tmp_path, data={"tsdb": {"url": NOBODY}}, seams=Seams(clock=clock, patient=True)
+        ):
+            pass
+    assert f"tsdb.url: {NOBODY} cannot be used" in str(caught.value)
+    assert clock.monotonic() - began >= 60
+    waits = [one for one in caplog.records if one.message == "waiting for VictoriaMetrics"]
+    assert len(waits) >= 59
+    assert {one.levelno for one in waits} == {logging.WARNING}
+
+
+@pytest.mark.anyio
+async def test_a_store_that_comes_within_the_minute_is_taken(tmp_path, start_service):
+    from testkit import VictoriaMetricsServer
+
+    store = start_service(VictoriaMetricsServer)
+    store.stop()
+    clock = HastyClock()
+    clock.wakes = lambda: store.start() if clock.slept == 3 else None
+    seams = Seams(clock=clock, patient=True)
+    async with running(tmp_path, data={"tsdb": {"url": store.url}}, seams=seams) as server:
+        assert (await server.page("ingest", "/readyz")).status_code == 200
