@@ -122,6 +122,7 @@ PUBLIC = {
         "RANGE_POINTS_MAX",
         "RangeSeries",
         "Reader",
+        "Restarts",
         "SeriesInfo",
         "Store",
         "StoreSnapshot",

@@ -28,6 +28,7 @@ __all__ = [
     "LatestSample",
     "RangeSeries",
     "Reader",
+    "Restarts",
     "SeriesInfo",
     "Store",
     "Writer",
@@ -90,6 +91,24 @@ class Writer(Protocol):
             PermanentStoreError: The store refuses at least one batch for good; none of the refused
                 batch was stored. A batch without a tenant, or with a series of another tenant than
                 its own, is always refused, before anything is stored.
+        """
+        ...
+
+
+class Restarts(Protocol):
+    """Tells whether a store may have lost what it took in.
+
+    A store whose writes are durable when they return has no need of it.
+    """
+
+    async def epoch(self) -> str:
+        """Return a text that changes whenever the store may have lost what it took in.
+
+        Two equal answers say that the same store lived from the one to the other, so that what it
+        took before the first is as old in it as it seems.
+
+        Raises:
+            TemporaryStoreError: It cannot be told now. It may have lost something meanwhile.
         """
         ...
 

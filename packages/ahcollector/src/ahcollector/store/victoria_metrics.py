@@ -5,8 +5,8 @@ What it adds to the law of `ahcollector.store.base`:
 * **Visible comes later.** A new sample of a known series can be read after about a second, a new
   series after about ten. `flush` shows everything at once, for tests and before a deletion.
 * **Visible is not durable.** What was written in the last seconds before a kill is lost although it
-  could be read, and a `Worker` has acknowledged it by then: who cannot miss it must be able to
-  write it again. An orderly stop loses nothing.
+  could be read; an orderly stop loses nothing. `epoch` tells one start from another, and a `Worker`
+  with `durable_after_seconds` writes again what a start may have cost.
 * **Once only with the flag.** A sample written twice is one only with
   ``-dedup.minScrapeInterval=1ms``; `check` tells when it is missing.
 * **Values are decimal.** Integers up to 2**53 and numbers of up to nine digits come back as they
@@ -21,6 +21,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Concatenate, Final, ParamSpec, Self, TypeVar
@@ -39,6 +40,7 @@ from ahcollector.store._rollup_rules import rollup_rules
 from ahcollector.store._selectors import selector
 from ahcollector.store._start_check import PROBE_SELECTOR, check_probe, dedup_warning, probe
 from ahcollector.store._victoria_http import Transport, VictoriaHttp, authorization
+from ahcollector.store._victoria_start import StartWatch
 from ahcollector.store._write_forms import ImportForm, RemoteWriteForm, WriteForm
 from ahcollector.store.base import Aggregate, LatestSample, RangeSeries, SeriesInfo
 from ahwire.names import metric_name
@@ -130,6 +132,7 @@ class VictoriaMetricsStore:
         self._http = http(url)
         self._long = self._http if long_url is None else http(long_url)
         self._clock = clock if clock is not None else SystemClock()
+        self._start = StartWatch(ask=partial(self._http.get, "/metrics"), clock=self._clock)
         self._metrics = metrics if metrics is not None else NullMetrics()
         self._retention_seconds = retention_seconds
         self._step_ms_min = round(step_seconds_min * 1000)
@@ -330,6 +333,10 @@ class VictoriaMetricsStore:
             await self._http.get("/health")
         except PermanentStoreError as error:
             raise TemporaryStoreError(str(error)) from error
+
+    async def epoch(self) -> str:
+        """Tell this start from others, from its third second on; see `Restarts.epoch`."""
+        return await self._start.epoch()
 
     async def check(self, *, timeout_seconds: float = 30.0) -> tuple[str, ...]:
         """Write one series at every limit and read it back: to be called at the start.
