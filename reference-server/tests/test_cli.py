@@ -11,10 +11,12 @@ import sys
 import time
 from pathlib import Path
 
+import anyio
 import attrs
 import pytest
 
 from ah_server.cli import EXIT_CODES, main
+from ah_server.hub import open_database
 from ah_server.settings import setting_lines
 
 ALL_FREE = {
@@ -72,6 +74,10 @@ def test_usage_errors_end_with_2(cli):
         "hub license list",
         "hub agents list",
         "hub events list",
+        "hub rules import",
+        "hub rules list",
+        "hub silences import",
+        "hub silences list",
         "outbox stats",
         "outbox dead list",
         "outbox dead replay",
@@ -312,3 +318,39 @@ def test_a_server_runs_is_looked_into_and_stops_in_order(cli, tmp_path):
     gone = cli("outbox", "stats", AHC_ADMIN_LISTEN="127.0.0.1:1")
     assert gone.returncode == 3
     assert "is the server running" in gone.stderr
+
+
+def test_rules_and_silences_are_imported_into_the_development_hub(cli, tmp_path):
+    async def begin():
+        await (await open_database(tmp_path / "state" / "hub" / "hub.sqlite")).aclose()
+
+    anyio.run(begin)
+    rules = {
+        "rules": [
+            {
+                "rule_id": "cpu",
+                "version": 1,
+                "metric": "cpu_usage_percent",
+                "op": "gt",
+                "threshold": 90,
+                "severity": "warning",
+            }
+        ]
+    }
+    path = tmp_path / "rules.json"
+    path.write_text(json.dumps(rules))
+    done = cli("hub", "rules", "import", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 rules; collectors have them within a minute" in done.stdout
+    listed = cli("hub", "rules", "list", "--json")
+    assert json.loads(listed.stdout) == rules["rules"]
+    assert "cpu_usage_percent" in cli("hub", "rules", "list").stdout
+    rules["rules"][0]["op"] = "about"
+    path.write_text(json.dumps(rules))
+    refused = cli("hub", "rules", "import", str(path))
+    assert refused.returncode == 3
+    assert "rules[0]: op" in refused.stderr
+    assert "nothing was imported" in refused.stderr
+    path.write_text("{")
+    assert cli("hub", "silences", "import", str(path)).returncode == 3
+    assert "there are no silences" in cli("hub", "silences", "list").stdout

@@ -11,6 +11,7 @@ import pytest
 from ah_server.errors import StateDirectoryError
 from ah_server.hub import (
     PREFIX,
+    AlertingLists,
     Bridge,
     CompanySettingsTable,
     EventLog,
@@ -53,6 +54,7 @@ class Hub:
             identities=self.identities,
             event_log=self.event_log,
             settings=CompanySettingsTable(database=database),
+            lists=AlertingLists(database=database),
         )
         self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(app),

@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from ah_server.hub import (
     PREFIX,
+    AlertingLists,
     CompanySettingsTable,
     EventLog,
     FaultPlan,
@@ -49,6 +50,7 @@ class Hub:
             identities=self.identities,
             event_log=EventLog(database=self.database, clock=time),
             settings=CompanySettingsTable(database=self.database),
+            lists=AlertingLists(database=self.database),
         )
         # What the application raises comes out of the call, so that no 500 goes unseen.
         self.http = httpx.AsyncClient(

@@ -2,15 +2,14 @@
 
 import argparse
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+from ah_server.cli import _lists
+from ah_server.cli._hub_file import hub_database
 from ah_server.cli._printing import add_json_option, print_rows
-from ah_server.errors import SettingsError, StateDirectoryError
-from ah_server.hub import EventLog, HubDatabase, Identities, open_database
-from ah_server.settings import ServerSettings
+from ah_server.errors import SettingsError
+from ah_server.hub import EventLog, Identities
 
 
 def add_commands(commands: Any, with_settings: argparse.ArgumentParser) -> None:
@@ -37,6 +36,7 @@ def add_commands(commands: Any, with_settings: argparse.ArgumentParser) -> None:
     )
     add_json_option(listing)
     listing.set_defaults(command=_list_licenses)
+    _lists.add_commands(kinds, with_settings)
     for kind, verb, function, text in (
         ("agents", "list", _list_agents, "list enrolled agents"),
         ("events", "list", _list_events, "list the newest events"),
@@ -52,28 +52,10 @@ def add_commands(commands: Any, with_settings: argparse.ArgumentParser) -> None:
         listing.set_defaults(command=function)
 
 
-@asynccontextmanager
-async def _database(settings: ServerSettings) -> AsyncIterator[HubDatabase]:
-    if settings.hub.base_url:
-        raise SettingsError(
-            [f"hub.base_url: the hub is {settings.hub.base_url}; use its own tools"]
-        )
-    path = settings.state_dir / "hub" / "hub.sqlite"
-    if not path.exists():
-        raise StateDirectoryError(
-            f"{path} is not there yet: start the server once with this state_dir"
-        )
-    database = await open_database(path)
-    try:
-        yield database
-    finally:
-        await database.aclose()
-
-
 async def _new_license(options: argparse.Namespace) -> int:
     if not 0 < options.hours <= 24 * 366:
         raise SettingsError([f"--hours {options.hours:g} cannot be used: expected up to 8784"])
-    async with _database(options.settings) as database:
+    async with hub_database(options.settings) as database:
         identities = Identities(database=database, clock=time)
         try:
             text = await identities.new_license(
@@ -86,7 +68,7 @@ async def _new_license(options: argparse.Namespace) -> int:
 
 
 async def _list_licenses(options: argparse.Namespace) -> int:
-    async with _database(options.settings) as database:
+    async with hub_database(options.settings) as database:
         lines = await Identities(database=database, clock=time).list_licenses()
     rows = [
         {
@@ -108,7 +90,7 @@ async def _list_licenses(options: argparse.Namespace) -> int:
 
 
 async def _list_agents(options: argparse.Namespace) -> int:
-    async with _database(options.settings) as database:
+    async with hub_database(options.settings) as database:
         lines = await Identities(database=database, clock=time).list_agents()
     rows = [
         {
@@ -130,7 +112,7 @@ async def _list_agents(options: argparse.Namespace) -> int:
 
 
 async def _list_events(options: argparse.Namespace) -> int:
-    async with _database(options.settings) as database:
+    async with hub_database(options.settings) as database:
         found = await EventLog(database=database, clock=time).newest(100)
     rows = [
         {

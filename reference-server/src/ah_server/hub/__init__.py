@@ -1,6 +1,7 @@
 """The development hub: plays the access hub for development, the demo and the tests."""
 
 from ah_server.hub._database import HubDatabase, open_database
+from ah_server.hub.alerting_lists import AlertingLists, ListName
 from ah_server.hub.app import PREFIX, hub_app
 from ah_server.hub.bridge import Bridge, to_incident
 from ah_server.hub.company_settings import CompanySettingsTable
@@ -11,6 +12,7 @@ from ah_server.hub.identities import AgentLine, EnrollRefusedError, Identities, 
 __all__ = [
     "PREFIX",
     "AgentLine",
+    "AlertingLists",
     "Bridge",
     "CompanySettingsTable",
     "EnrollRefusedError",
@@ -21,6 +23,7 @@ __all__ = [
     "HubDatabase",
     "Identities",
     "LicenseLine",
+    "ListName",
     "LoggedEvent",
     "hub_app",
     "open_database",

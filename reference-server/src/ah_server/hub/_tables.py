@@ -83,6 +83,13 @@ heartbeats = Table(
     Column("body", Text, nullable=False),
 )
 
+alerting_lists = Table(
+    "alerting_lists",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
 meta = Table(
     "meta",
     metadata,

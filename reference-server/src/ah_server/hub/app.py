@@ -27,6 +27,7 @@ from ah_server.hub._bodies import (
     read_body,
     read_mapping,
 )
+from ah_server.hub.alerting_lists import AlertingLists, ListName, RefusedListError
 from ah_server.hub.company_settings import CompanySettingsTable
 from ah_server.hub.event_log import EventLog, FencedError
 from ah_server.hub.faults import FAULTS_PATH, FaultPlan, Faults
@@ -37,8 +38,6 @@ from ahwire.hub import CompanySettings, Heartbeat, InventoryReport, RenewRequest
 from ahwire.names import is_id
 
 PREFIX = "/api/v1/monitoring/collector"
-_EMPTY_RULES = b'{"rules":[]}'
-_EMPTY_SILENCES = b'{"silences":[]}'
 _RETRY_AFTER_SECONDS = 5
 
 _log = logging.getLogger("ah_server.hub")
@@ -47,10 +46,16 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def hub_app(
-    *, token: Secret, identities: Identities, event_log: EventLog, settings: CompanySettingsTable
+    *,
+    token: Secret,
+    identities: Identities,
+    event_log: EventLog,
+    settings: CompanySettingsTable,
+    lists: AlertingLists,
 ) -> Faults:
     """Builds the hub's ASGI application; its failures are set on the returned `Faults`."""
     collector = _CollectorCalls(identities=identities, event_log=event_log, settings=settings)
+    listed = _ListCalls(lists=lists)
     admin = _AdminCalls(identities=identities, event_log=event_log, settings=settings)
     bearer = _guard(token)
     routes = [
@@ -61,8 +66,8 @@ def hub_app(
         Route(PREFIX + "/agents/seen", bearer(collector.seen), methods=["POST"]),
         Route(PREFIX + "/inventory", bearer(collector.inventory), methods=["POST"]),
         Route(PREFIX + "/heartbeat", bearer(collector.heartbeat), methods=["POST"]),
-        Route(PREFIX + "/rules", bearer(collector.rules), methods=["GET"]),
-        Route(PREFIX + "/silences", bearer(collector.silences), methods=["GET"]),
+        Route(PREFIX + "/rules", bearer(listed.rules), methods=["GET"]),
+        Route(PREFIX + "/silences", bearer(listed.silences), methods=["GET"]),
         Route(PREFIX + "/settings/{company_id}", bearer(collector.settings), methods=["GET"]),
         Route("/admin", bearer(admin.page), methods=["GET"]),
         Route("/admin/api/licenses", bearer(admin.new_license), methods=["POST"]),
@@ -70,6 +75,8 @@ def hub_app(
         Route("/admin/api/agents/{agent_id}/revoke", bearer(admin.revoke), methods=["POST"]),
         Route("/admin/api/events", bearer(admin.events), methods=["GET"]),
         Route("/admin/api/settings/{company_id}", bearer(admin.put_settings), methods=["PUT"]),
+        Route("/admin/api/rules", bearer(listed.rules), methods=["GET", "PUT"]),
+        Route("/admin/api/silences", bearer(listed.silences), methods=["GET", "PUT"]),
         Route(FAULTS_PATH, bearer(admin.faults), methods=["POST", "DELETE"]),
         Route("/healthz", _healthz, methods=["GET"]),
     ]
@@ -77,6 +84,7 @@ def hub_app(
         routes=routes,
         exception_handlers={
             RefusedBodyError: _refused,
+            RefusedListError: _refused,
             DecodeError: _refused,
             EnrollRefusedError: _enroll_refused,
             FencedError: _fenced,
@@ -179,15 +187,26 @@ class _CollectorCalls:
         await self._event_log.record_heartbeat(Heartbeat.from_json(await read_body(request)))
         return JSONResponse({})
 
-    async def rules(self, request: Request) -> Response:
-        return etag_response(request, _EMPTY_RULES)
-
-    async def silences(self, request: Request) -> Response:
-        return etag_response(request, _EMPTY_SILENCES)
-
     async def settings(self, request: Request) -> Response:
         found = await self._settings.get(_company(request))
         return etag_response(request, found.to_json())
+
+
+class _ListCalls:
+    def __init__(self, *, lists: AlertingLists) -> None:
+        self._lists = lists
+
+    async def rules(self, request: Request) -> Response:
+        return await self._answer(request, "rules")
+
+    async def silences(self, request: Request) -> Response:
+        return await self._answer(request, "silences")
+
+    async def _answer(self, request: Request, name: ListName) -> Response:
+        if request.method == "PUT":
+            count = await self._lists.put(name, await read_mapping(request))
+            return JSONResponse({name: count})
+        return etag_response(request, await self._lists.get(name))
 
 
 class _AdminCalls:

@@ -7,6 +7,7 @@ from sqlalchemy.exc import OperationalError
 
 import ahnotify
 from ah_server.hub import (
+    AlertingLists,
     Bridge,
     CompanySettingsTable,
     EventLog,
@@ -53,6 +54,7 @@ async def hub_side(
         identities=side.identities,
         event_log=side.event_log,
         settings=side.settings,
+        lists=AlertingLists(database=database),
     )
     return side, (web("hub", app, doors.hub),)
 
