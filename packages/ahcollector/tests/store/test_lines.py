@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from ahcollector.bus import SampleBatch, StoredSeries
 from ahcollector.errors import PermanentStoreError
-from ahcollector.store._lines import Window, check_labels, import_lines, kept_series
+from ahcollector.store._lines import (
+    SERIES_BYTES_MAX,
+    Window,
+    check_labels,
+    import_lines,
+    kept_series,
+    series_bytes,
+)
 from ahcollector.store._write_forms import ImportForm, RemoteWriteForm
 from ahcollector.testing._contracts.store import samples
 from ahwire.remote_write_pb2 import WriteRequest
@@ -158,6 +165,10 @@ def many(count):
     return tuple((f"l{number:02}", "v") for number in range(count))
 
 
+def long_together(count, char="v"):
+    return tuple((f"l{number:02}".ljust(250, "n"), char * 4_096) for number in range(count))
+
+
 @pytest.mark.parametrize(
     ("labels", "why"),
     [
@@ -168,8 +179,20 @@ def many(count):
         ((("", "v"),), "the empty label ''"),
         ((("n", "\ud800"),), "a lone surrogate"),
         ((("\ud800", "v"),), "a lone surrogate"),
+        (long_together(16), "69624 bytes of labels as they are kept, over 64000"),
+        (long_together(8, "\x01"), "67608 bytes of labels as they are kept, over 64000"),
     ],
-    ids=["many", "name", "value", "empty value", "empty name", "surrogate", "of a name"],
+    ids=[
+        "many",
+        "name",
+        "value",
+        "empty value",
+        "empty name",
+        "surrogate",
+        "of a name",
+        "together",
+        "escaped together",
+    ],
 )
 def test_what_would_be_cut_or_dropped_in_silence_is_refused_by_us(labels, why):
     """C4."""
@@ -182,6 +205,31 @@ def test_what_is_at_the_limits_is_taken():
     """C4."""
     check_labels(samples([(1, 1.0)], labels=many(27)))
     check_labels(samples([(1, 1.0)], labels=(("n" * 256, "é" * 2_048),)))
+    check_labels(samples([(1, 1.0)], labels=long_together(14)))
+
+
+@given(
+    st.sampled_from("\x00\x01\x02\x03v"),
+    st.lists(
+        st.tuples(st.sampled_from([63, 64]), st.integers(990, 1_300)),
+        min_size=25,
+        max_size=27,
+    ),
+)
+def test_no_series_that_is_taken_is_longer_than_its_index_can_hold(char, own):
+    """C4: the short way round, for labels that are short and plain, lets no longer one pass."""
+    labels = tuple(
+        (f"l{number:02}".ljust(name_chars, char), char * value_chars)
+        for number, (name_chars, value_chars) in enumerate(own)
+    )
+    batch = samples([(1, 1.0)], labels=labels)
+    size = series_bytes(batch.series[0].labels)
+    try:
+        check_labels(batch)
+    except PermanentStoreError:
+        assert size > SERIES_BYTES_MAX
+    else:
+        assert size <= SERIES_BYTES_MAX
 
 
 def test_a_batch_without_series_is_nothing():

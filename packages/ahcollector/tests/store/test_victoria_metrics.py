@@ -486,7 +486,8 @@ async def test_a_time_that_is_none_makes_no_sense(call):
 
 
 async def test_a_probe_that_never_shows_is_told_with_the_time_it_had():
-    script = Script((204, b""), (204, b""), (403, b""), (200, NOTHING))
+    """The page of metrics is locked, and so is the door that would show all at once."""
+    script = Script((403, b""), (204, b""), (204, b""), (403, b""), (200, NOTHING))
     clock = FakeClock()
     failed = []
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from json.encoder import encode_basestring
 from typing import Final
 
@@ -31,10 +31,12 @@ __all__ = [
     "LABELS_MAX",
     "LABEL_NAME_BYTES_MAX",
     "LABEL_VALUE_BYTES_MAX",
+    "SERIES_BYTES_MAX",
     "Window",
     "check_labels",
     "import_lines",
     "kept_series",
+    "series_bytes",
 ]
 
 LABELS_MAX: Final = 30
@@ -44,10 +46,17 @@ LABEL_NAME_BYTES_MAX: Final = 256
 LABEL_VALUE_BYTES_MAX: Final = 4_096
 """UTF-8 bytes: what every version keeps by default, longer ones are cut or dropped."""
 
+SERIES_BYTES_MAX: Final = 64_000
+"""`series_bytes` of a series. Its index has no room for an entry of 64 KiB, of which a few bytes
+are its own: a series that is longer is dropped with no more than a line in its log, and no counter
+of it tells."""
+
 _NAME_CHARS_SHOWN: Final = 40
-# So many characters are never more bytes of UTF-8 than may be.
-_NAME_CHARS_PLAIN: Final = LABEL_NAME_BYTES_MAX // 4
-_VALUE_CHARS_PLAIN: Final = LABEL_VALUE_BYTES_MAX // 4
+# So many ASCII characters are within every limit, and so are `LABELS_MAX` labels of them together,
+# each character escaped.
+_NAME_CHARS_PLAIN: Final = 64
+_VALUE_CHARS_PLAIN: Final = 1_000
+_ESCAPED: Final = (b"\x00", b"\x01", b"\x02")
 
 
 @attrs.frozen(kw_only=True)
@@ -62,12 +71,13 @@ def check_labels(batch: SampleBatch) -> None:
     """Refuse a batch of which VictoriaMetrics would cut or drop a series in silence.
 
     Raises:
-        PermanentStoreError: A series has too many labels, one that is empty or too long, or one
-            that is no Unicode text.
+        PermanentStoreError: A series has too many labels, one that is empty or too long, one that
+            is no Unicode text, or labels that are too long together.
     """
     for series in batch.series:
         if len(series.labels) > LABELS_MAX:
             raise _refusal(batch, series, f"{len(series.labels)} labels, over {LABELS_MAX}")
+        plain = True
         for name, value in series.labels:
             # Nearly all are short and plain, and nothing more is to be known of them.
             if (
@@ -77,9 +87,28 @@ def check_labels(batch: SampleBatch) -> None:
                 and name.isascii()
             ):
                 continue
+            plain = False
             fault = _fault(name, value)
             if fault is not None:
                 raise _refusal(batch, series, fault)
+        if not plain:
+            size = series_bytes(series.labels)
+            if size > SERIES_BYTES_MAX:
+                what = f"{size} bytes of labels as they are kept, over {SERIES_BYTES_MAX}"
+                raise _refusal(batch, series, what)
+
+
+def series_bytes(labels: Iterable[tuple[str, str]]) -> int:
+    """Return how long labels are in VictoriaMetrics' index.
+
+    Texts are in UTF-8, each ended by a byte; the bytes 0, 1 and 2 are written as two.
+    """
+    size = 0
+    for label in labels:
+        for text in label:
+            encoded = text.encode()
+            size += len(encoded) + 1 + sum(encoded.count(byte) for byte in _ESCAPED)
+    return size
 
 
 def _fault(name: str, value: str) -> str | None:

@@ -22,15 +22,19 @@ from __future__ import annotations
 import base64
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 import anyio
 import httpx
 
 from ahcollector.errors import PermanentStoreError, StoreError, TemporaryStoreError
 
-__all__ = ["Transport", "VictoriaHttp", "authorization"]
+__all__ = ["Transport", "VictoriaHttp", "authorization", "understood"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Transport = httpx.AsyncBaseTransport
 """What carries requests."""
@@ -42,6 +46,7 @@ _HINTS: Mapping[int, str] = {
     401: ": check tsdb.username and tsdb.password, or tsdb.bearer",
     403: ": check tsdb.username and tsdb.password, or tsdb.bearer",
     404: ": check tsdb.url and what stands in between",
+    422: ": one of its limits (-search.max…) was hit; ask for less, or raise it",
 }
 
 
@@ -190,3 +195,19 @@ def _failure(call: str, status: int, body: bytes) -> StoreError:
     if status in _CLIENT_FAULTS and status not in _TEMPORARY:
         return PermanentStoreError(text)
     return TemporaryStoreError(text)
+
+
+def understood(
+    body: bytes, read: Callable[Concatenate[bytes, P], T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Return what `read` reads in an answer.
+
+    Raises:
+        TemporaryStoreError: It makes no sense; `read` raised ValueError.
+    """
+    try:
+        return read(body, *args, **kwargs)
+    except ValueError as error:
+        raise TemporaryStoreError(
+            f"VictoriaMetrics' answer makes no sense ({error}): is that address VictoriaMetrics'?"
+        ) from error

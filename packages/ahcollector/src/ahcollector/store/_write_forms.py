@@ -13,10 +13,13 @@ from typing import Final, Protocol
 import attrs
 
 from ahcollector.bus.base import StoredSeries
-from ahcollector.store._lines import import_lines
+from ahcollector.store._lines import SERIES_BYTES_MAX, import_lines
 from ahwire.remote_write_pb2 import WriteRequest
 
 __all__ = ["ImportForm", "RemoteWriteForm", "WriteBody", "WriteForm"]
+
+# The double, the time and what stands before them.
+_SAMPLE_BYTES_MAX: Final = 22
 
 
 @attrs.frozen(kw_only=True)
@@ -29,6 +32,16 @@ class WriteBody:
 
 class WriteForm(Protocol):
     """How samples become requests."""
+
+    @property
+    def line_bytes_max(self) -> int:
+        """Every line is shorter; 0: there are no lines."""
+        ...
+
+    @property
+    def message_bytes_max(self) -> int:
+        """Every message is shorter, before compression; 0: there are no messages."""
+        ...
 
     @property
     def path(self) -> str:
@@ -54,13 +67,14 @@ class ImportForm:
     """
 
     path: Final = "/api/v1/import"
+    message_bytes_max: Final = 0
     headers: Mapping[str, str] = {
         "Content-Encoding": "gzip",
         "Content-Type": "application/x-ndjson",
     }
 
     def __init__(self, *, line_bytes_max: int, body_bytes_max: int) -> None:
-        self._line_bytes_max = line_bytes_max
+        self.line_bytes_max = line_bytes_max
         self._body_bytes_max = body_bytes_max
 
     def bodies(self, kept: Iterable[StoredSeries]) -> Iterator[WriteBody]:
@@ -68,7 +82,7 @@ class ImportForm:
         lines: list[bytes] = []
         size = samples = 0
         for series in kept:
-            for line, count in import_lines(series, self._line_bytes_max):
+            for line, count in import_lines(series, self.line_bytes_max):
                 lines.append(line)
                 size += len(line)
                 samples += count
@@ -95,6 +109,7 @@ class RemoteWriteForm:
     """
 
     path: Final = "/api/v1/write"
+    line_bytes_max: Final = 0
     headers: Mapping[str, str] = {
         "Content-Encoding": "snappy",
         "Content-Type": "application/x-protobuf",
@@ -107,24 +122,36 @@ class RemoteWriteForm:
 
         self._compress = cramjam.snappy.compress_raw
         self._body_bytes_max = body_bytes_max
+        # A body that is nearly full, and then the longest part of a series.
+        self.message_bytes_max = 2 * body_bytes_max + SERIES_BYTES_MAX
 
     def bodies(self, kept: Iterable[StoredSeries]) -> Iterator[WriteBody]:
-        """Return bodies of whole series."""
+        """Return bodies of whole series, or of parts of those that are longer than a body."""
         request = WriteRequest()
         size = samples = 0
-        for series in kept:
+        for part in self._parts(kept):
             entry = request.timeseries.add()
-            for name, value in series.labels:
+            for name, value in part.labels:
                 entry.labels.add(name=name, value=value)
-            for timestamp_ms, number in series.points:
+            for timestamp_ms, number in part.points:
                 entry.samples.add(value=number, timestamp=timestamp_ms)
             size += entry.ByteSize()
-            samples += len(series.points)
+            samples += len(part.points)
             if size >= self._body_bytes_max:
                 yield self._body(request, samples)
                 request, size, samples = WriteRequest(), 0, 0
         if samples:
             yield self._body(request, samples)
+
+    def _parts(self, kept: Iterable[StoredSeries]) -> Iterator[StoredSeries]:
+        points_max = max(1, self._body_bytes_max // _SAMPLE_BYTES_MAX)
+        for series in kept:
+            if len(series.points) <= points_max:
+                yield series
+                continue
+            for start in range(0, len(series.points), points_max):
+                points = series.points[start : start + points_max]
+                yield StoredSeries(labels=series.labels, points=points)
 
     def _body(self, request: WriteRequest, samples: int) -> WriteBody:
         return WriteBody(data=bytes(self._compress(request.SerializeToString())), samples=samples)

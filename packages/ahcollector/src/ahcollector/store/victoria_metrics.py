@@ -17,56 +17,53 @@ What it adds to the law of `ahcollector.store.base`:
 
 from __future__ import annotations
 
-import contextlib
-import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import Final, Self
 
 from ahcollector import metrics as names
 from ahcollector.bus.base import SampleBatch
 from ahcollector.clock import AsyncClock, SystemClock
-from ahcollector.errors import PermanentStoreError, StoreError, TemporaryStoreError
+from ahcollector.errors import PermanentStoreError, TemporaryStoreError
 from ahcollector.metrics import Metrics, NullMetrics
 from ahcollector.store import _victoria_answers as answers
+from ahcollector.store._deletion import Deletion
 from ahcollector.store._lines import Window, check_labels, kept_series
 from ahcollector.store._queries import MARK, seconds, seen_end_ms, union
 from ahcollector.store._range_plan import Source, range_expression, range_sources
 from ahcollector.store._refusals import check_range, check_tenant
 from ahcollector.store._rollup_rules import rollup_rules
 from ahcollector.store._selectors import selector
-from ahcollector.store._start_check import PROBE_SELECTOR, check_probe, dedup_warning, probe
-from ahcollector.store._victoria_http import Transport, VictoriaHttp, authorization
+from ahcollector.store._start_check import AHEAD_SECONDS_MAX, StartCheck
+from ahcollector.store._victoria_http import Transport, VictoriaHttp, authorization, understood
+from ahcollector.store._victoria_page import DropWatch, StorePage, read_page
 from ahcollector.store._victoria_start import StartWatch
 from ahcollector.store._write_forms import ImportForm, RemoteWriteForm, WriteForm
 from ahcollector.store.base import Aggregate, LatestSample, RangeSeries, SeriesInfo
+from ahwire.limits import DEFAULT, Limits
 from ahwire.names import metric_name
 
 __all__ = ["VictoriaMetricsStore", "rollup_rules"]
 
-_log = logging.getLogger("ahcollector.store")
-P = ParamSpec("P")
-T = TypeVar("T")
-
 _DAY_MS: Final = 86_400_000
 _LATEST_MS: Final = 600_000
 # It drops what is further ahead; and no sample is newer, so queries for all end there.
-_AHEAD_MS: Final = 2 * _DAY_MS
+_AHEAD_MS: Final = round(AHEAD_SECONDS_MAX * 1000)
 # It answers nothing to what reaches from the beginning of 1970 to a day that has not come.
 _EARLIEST_MS: Final = 5 * 365 * _DAY_MS
 # To here the newest sample is looked for among all samples, in one step that nothing can divide.
 _ALL_SAMPLES_MS: Final = 3_600_000
-_CHECK_POLL_SECONDS: Final = 0.5
 
 
 class VictoriaMetricsStore:
     """`Store` in VictoriaMetrics. Use as an async context manager, or `aclose` it.
 
     What is not stored for another reason than a refusal is counted by reason in `dropped` and in
-    the metrics: ``non_finite``, ``too_old``, ``in_future`` (over two days ahead).
+    the metrics: ``non_finite``, ``too_old``, ``in_future`` (over two days ahead). `drops` tells
+    what VictoriaMetrics says that it dropped.
 
     Args:
         url: Where it is, for example ``http://127.0.0.1:8428``; a path is kept.
@@ -146,6 +143,13 @@ class VictoriaMetricsStore:
                 f"tsdb.write_protocol is {write_protocol!r}: it may be import or remote_write"
             )
         self.dropped: Counter[str] = Counter()
+        self._deletion = Deletion(
+            stores=(self._http, self._long) if long_url else (self._http,),
+            flush=self.flush,
+            start_ms=_EARLIEST_MS,
+            end_ms=lambda: self._now_ms() + _AHEAD_MS,
+        )
+        self.drops = DropWatch(page=self._page, clock=self._clock, metrics=self._metrics)
 
     async def __aenter__(self) -> Self:
         """Return itself."""
@@ -241,7 +245,7 @@ class VictoriaMetricsStore:
                     "nocache": "1",
                 },
             )
-            found = _read(body, answers.read_ranges, name=name, last_ms=last_ms)
+            found = understood(body, answers.read_ranges, name=name, last_ms=last_ms)
             if found:
                 break
         return found
@@ -259,11 +263,11 @@ class VictoriaMetricsStore:
         window = f"{chosen}[{end_ms - since_ms + 1}ms]"
         if now_ms - since_ms <= _ALL_SAMPLES_MS:
             body = await self._instant_query(window, end_ms)
-            return _read(body, answers.read_newest, since_ms=since_ms)
+            return understood(body, answers.read_newest, since_ms=since_ms)
         body = await self._instant_query(
             union(value=f"last_over_time({window})", time=f"tlast_over_time({window})"), end_ms
         )
-        return _read(body, answers.read_latest, mark=MARK)
+        return understood(body, answers.read_latest, mark=MARK)
 
     async def series(self, company_id: str, server_id: str | None = None) -> list[SeriesInfo]:
         """Return what series there are; see `Reader.series`. Reads all of their samples."""
@@ -273,7 +277,7 @@ class VictoriaMetricsStore:
         body = await self._instant_query(
             union(first=f"tfirst_over_time({window})", last=f"tlast_over_time({window})"), end_ms
         )
-        return _read(body, answers.read_edges, mark=MARK)
+        return understood(body, answers.read_edges, mark=MARK)
 
     async def _instant_query(self, expression: str, at_ms: int) -> bytes:
         return await self._http.post_form(
@@ -283,39 +287,16 @@ class VictoriaMetricsStore:
     # --- deletion
 
     async def delete_server(self, company_id: str, server_id: str) -> int:
-        """Delete a server's series and their rollups; see `Deleter.delete_server`."""
-        return await self._delete(company_id, server_id)
+        """Delete a server's series and their rollups; see `Deleter.delete_server`.
+
+        Where VictoriaMetrics refuses to list them (over ``-search.maxSeries``, 30,000 by default),
+        they are deleted all the same, and 0 is returned with a warning in the log.
+        """
+        return await self._deletion.delete(company_id, server_id)
 
     async def delete_company(self, company_id: str) -> int:
-        """Delete a company's series and their rollups; see `Deleter.delete_company`."""
-        return await self._delete(company_id, None)
-
-    async def _delete(self, company_id: str, server_id: str | None) -> int:
-        everything = selector(company_id, server_id=server_id)
-        counted = selector(company_id, server_id=server_id, rollups=False)
-        try:
-            # Only what is visible is deleted, and a series may be a second old.
-            await self.flush()
-        except StoreError as error:
-            _log.warning(
-                "series that came in the last 10 s may outlive their deletion, because what waits "
-                "could not be made visible first",
-                extra={"company_id": company_id, "server_id": server_id, "error": str(error)},
-            )
-        body = await self._http.post_form(
-            "/api/v1/series",
-            {
-                "match[]": counted,
-                "start": seconds(_EARLIEST_MS),
-                "end": seconds(self._now_ms() + _AHEAD_MS),
-            },
-        )
-        count = len(_read(body, answers.read_labels))
-        form = {"match[]": everything}
-        await self._http.post_form("/api/v1/admin/tsdb/delete_series", form)
-        if self._long is not self._http:
-            await self._long.post_form("/api/v1/admin/tsdb/delete_series", form)
-        return count
+        """Delete a company's series and their rollups; as `delete_server`."""
+        return await self._deletion.delete(company_id, None)
 
     # --- health
 
@@ -338,55 +319,50 @@ class VictoriaMetricsStore:
         """Tell this start from others, from its third second on; see `Restarts.epoch`."""
         return await self._start.epoch()
 
-    async def check(self, *, timeout_seconds: float = 30.0) -> tuple[str, ...]:
+    async def check(
+        self,
+        *,
+        limits: Limits = DEFAULT,
+        held_seconds: float = 0.0,
+        timeout_seconds: float = 30.0,
+    ) -> tuple[str, ...]:
         """Write one series at every limit and read it back: to be called at the start.
 
         Args:
+            limits: What the door takes; the protocol's.
+            held_seconds: How long a sample may wait between the door and here.
             timeout_seconds: How long a new series may take to become visible.
 
         Returns:
-            Warnings, which are logged too: that a repeated sample counts twice.
+            Warnings, which are logged too: that a repeated sample counts twice, and of each flag
+            that makes it drop or change samples in silence.
 
         Raises:
             TemporaryStoreError: It does not answer, or what was written did not become visible.
-            PermanentStoreError: It refuses such a series, or keeps it otherwise than it was
-                written: what agents send would be lost.
+            PermanentStoreError: The door takes what is refused here; or VictoriaMetrics refuses
+                such a series, or keeps it otherwise than it was written: what agents send would be
+                lost.
         """
-        at_ms = self._now_ms()
-        end_seconds = self._clock.monotonic() + timeout_seconds
-        batch = probe(at_ms)
-        for _ in range(2):
-            # Two requests, as a retry makes them.
-            await self.write([batch])
-        with contextlib.suppress(StoreError):
-            # It saves ten seconds of waiting; where that door is locked, they are waited.
-            await self.flush()
-        window = f"{PROBE_SELECTOR}[1ms]"
-        while True:
-            found = _read(await self._instant_query(window, at_ms), answers.read_samples)
-            if found:
-                break
-            if self._clock.monotonic() >= end_seconds:
-                raise TemporaryStoreError(
-                    f"VictoriaMetrics took a series and did not show it in {timeout_seconds:g} s: "
-                    "see its log for what it dropped"
-                )
-            await self._clock.sleep(_CHECK_POLL_SECONDS)
-        check_probe(found[0].labels)
-        total = await self._instant_query(f"sum(sum_over_time({window}))", at_ms)
-        warning = dedup_warning(_read(total, answers.read_samples)[0].points[0][1])
-        if warning is None:
-            return ()
-        _log.warning(warning)
-        return (warning,)
+        check = StartCheck(
+            write=self.write,
+            flush=self.flush,
+            samples=self._samples,
+            page=self._page,
+            clock=self._clock,
+            limits=limits,
+            held_seconds=held_seconds,
+            retention_seconds=self._retention_seconds,
+            line_bytes_max=self._form.line_bytes_max,
+            body_bytes_max=self._form.message_bytes_max,
+        )
+        return await check.run(timeout_seconds=timeout_seconds)
 
+    async def watch(self, *, interval_seconds: float = 60.0) -> None:
+        """Count and log what VictoriaMetrics drops in silence, until cancelled; see `DropWatch`."""
+        await self.drops.run(interval_seconds=interval_seconds)
 
-def _read(
-    body: bytes, read: Callable[Concatenate[bytes, P], T], *args: P.args, **kwargs: P.kwargs
-) -> T:
-    try:
-        return read(body, *args, **kwargs)
-    except ValueError as error:
-        raise TemporaryStoreError(
-            f"VictoriaMetrics' answer makes no sense ({error}): is that address VictoriaMetrics'?"
-        ) from error
+    async def _samples(self, expression: str, at_ms: int) -> list[RangeSeries]:
+        return understood(await self._instant_query(expression, at_ms), answers.read_samples)
+
+    async def _page(self) -> StorePage:
+        return understood(await self._http.get("/metrics"), read_page)
