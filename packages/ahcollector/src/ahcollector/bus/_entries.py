@@ -30,6 +30,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable
+from hashlib import blake2b
 from itertools import chain
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception
@@ -40,7 +41,7 @@ from ahcollector.errors import BusError
 from ahwire.codec import ZSTD, compress, decompress
 from ahwire.errors import WireError
 
-__all__ = ["PLAIN_BYTES_MAX", "decode", "encode"]
+__all__ = ["PLAIN_BYTES_MAX", "decode", "encode", "fingerprint", "pack", "seal"]
 
 PLAIN_BYTES_MAX: Final = 64 << 20
 """What an entry may be before it is compressed, in bytes: no entry of junk inflates to more."""
@@ -48,6 +49,7 @@ PLAIN_BYTES_MAX: Final = 64 << 20
 _VERSION: Final = 1
 _ENVELOPE: Final = Struct("<BI")
 _HEAD: Final = Struct("<qIIIII")
+_RECEIVED: Final = Struct("<q")
 _IDS: Final = 4
 # UTF-8 that also takes halves of characters: what a process can hold, its bus can carry.
 _CODEC: Final = ("utf-8", "surrogatepass")
@@ -59,6 +61,21 @@ def encode(batch: SampleBatch) -> bytes:
     Raises:
         BusError: It cannot be one: a stamp is no int64, a value no number, or it is too large.
     """
+    plain = pack(batch)
+    if len(plain) > PLAIN_BYTES_MAX:
+        raise BusError(
+            f"batch {batch.request_id} of server {batch.server_id} has {len(plain)} bytes; an "
+            f"entry of the bus has {PLAIN_BYTES_MAX} at most: send it in parts"
+        )
+    return seal(plain)
+
+
+def pack(batch: SampleBatch) -> bytes:
+    """Return what an entry holds, plain; also when it is too large for one.
+
+    Raises:
+        BusError: A stamp is no int64, or a value no number.
+    """
     pairs = _Places()
     places = [pairs[pair] for one in batch.series for pair in one.labels]
     texts = [batch.company_id, batch.server_id, batch.agent_id, batch.request_id]
@@ -67,7 +84,7 @@ def encode(batch: SampleBatch) -> bytes:
     points = [point for one in batch.series for point in one.points]
     numbers = (len(batch.series), len(pairs), len(places), len(points))
     try:
-        plain = b"".join(
+        return b"".join(
             (
                 _HEAD.pack(batch.received_at_ms, *numbers, separator),
                 _bytes("I", [len(one.labels) for one in batch.series]),
@@ -83,13 +100,20 @@ def encode(batch: SampleBatch) -> bytes:
             f"batch {batch.request_id} of server {batch.server_id} cannot be put on the bus "
             f"({error}): stamps are 64-bit integers of milliseconds, values are numbers"
         ) from error
-    if len(plain) > PLAIN_BYTES_MAX:
-        raise BusError(
-            f"batch {batch.request_id} of server {batch.server_id} has {len(plain)} bytes; an "
-            f"entry of the bus has {PLAIN_BYTES_MAX} at most: send it in parts"
-        )
+
+
+def seal(plain: bytes) -> bytes:
+    """Return the entry of what `pack` returned."""
     frame = compress(plain, ZSTD)
     return _ENVELOPE.pack(_VERSION, zlib.crc32(frame)) + frame
+
+
+def fingerprint(plain: bytes) -> str:
+    """Return what tells a batch from others: all that `pack` wrote but the time of its receipt.
+
+    So a batch that is sent again under the request id that it had is known for the same.
+    """
+    return blake2b(memoryview(plain)[_RECEIVED.size :], digest_size=16).hexdigest()
 
 
 def decode(entry: bytes) -> SampleBatch:

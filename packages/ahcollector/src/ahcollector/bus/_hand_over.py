@@ -10,15 +10,41 @@ import attrs
 
 from ahcollector import metrics as names
 from ahcollector.bus._entries import decode
-from ahcollector.bus._streams import Read, ShardStreams
 from ahcollector.bus.base import TRIES_MAX, Handler, SampleBatch
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError
 from ahcollector.metrics import Metrics
 
-__all__ = ["Entry", "HandOver", "Holder"]
+__all__ = ["Counts", "Entry", "HandOver", "Holder", "Read"]
 
 _log = logging.getLogger("ahcollector.bus")
+
+
+@attrs.frozen(kw_only=True)
+class Read:
+    """An entry as it was read.
+
+    Attributes:
+        tries: How many tries were counted, among them the one that may follow a first reading.
+    """
+
+    entry_id: bytes
+    tries: int
+    data: bytes
+
+
+class Counts(Protocol):
+    """What a backend does for handing over. Every method may raise `BusError`: then repeat it."""
+
+    async def begin(self, shard: int, lease: str, entry_id: bytes, tries: int) -> int:
+        """Count a try; 0: the entry is pending no more, -1: the lease is lost."""
+        ...
+
+    async def bury(
+        self, shard: int, lease: str, entry_id: bytes, *, reason: str, now: float, dead_max: int
+    ) -> int:
+        """Make an entry a dead letter; return how many were dropped, or -1: the lease is lost."""
+        ...
 
 
 class Holder(Protocol):
@@ -133,7 +159,7 @@ class HandOver:
         self,
         *,
         tenure: Holder,
-        streams: ShardStreams,
+        streams: Counts,
         handler: Handler,
         clock: AsyncClock,
         metrics: Metrics,

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import attrs
 
+from ahcollector.bus._hand_over import Read
 from ahcollector.errors import BusError, RedisError
 from ahcollector.redis import RedisClient, Script
 
-__all__ = ["Look", "Read", "Settlement", "ShardStreams", "Taken"]
+__all__ = ["Look", "Settlement", "ShardStreams", "Taken"]
 
 _GROUP: Final = "workers"
 # One name for all: who owns a shard is what its lease says, and names of processes that are gone
@@ -44,19 +45,6 @@ class Taken:
     shard: int
     lease: str
     pending: int
-
-
-@attrs.frozen(kw_only=True)
-class Read:
-    """An entry as it was read.
-
-    Attributes:
-        tries: How many tries Redis counts, among them the one that may follow a first reading.
-    """
-
-    entry_id: bytes
-    tries: int
-    data: bytes
 
 
 @attrs.frozen(kw_only=True)

@@ -10,8 +10,8 @@ from typing import Final
 import anyio
 import attrs
 
-from ahcollector.bus._hand_over import Entry, HandOver
-from ahcollector.bus._streams import Read, Settlement, ShardStreams
+from ahcollector.bus._hand_over import Entry, HandOver, Read
+from ahcollector.bus._streams import Settlement, ShardStreams
 from ahcollector.bus.base import Handler
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError
