@@ -17,7 +17,7 @@ EventKey = tuple[str, str, str, str, str, str]
 """Company, server, rule, series, agent, group: what is absent is the empty text."""
 
 
-def event_key(event: Event) -> EventKey:
+def event_key(event: "Event | EventDraft") -> EventKey:
     """Return what the hub keeps a state by: company, server, rule, series, agent, group."""
     return (
         event.company_id,

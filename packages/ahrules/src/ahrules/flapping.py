@@ -257,6 +257,16 @@ class FlapDetector:
         self._put(key, step.state)
         return step
 
+    def settle(self, key: EventKey, now: datetime) -> tuple[EventDraft, ...]:
+        """Let time pass for one alert, as `tick` does for all, and return what settled.
+
+        `observe` does it too, but by then the event has its seq, and what settled before it must
+        have a lower one: ask before the event is made.
+        """
+        step = settle_alert(self._state(key), now, self._settings)
+        self._put(key, step.state)
+        return step.drafts
+
     def tick(self, now: datetime) -> tuple[EventDraft, ...]:
         """Return what settled, in the order in which it did, and forget what was long quiet.
 
@@ -306,6 +316,23 @@ class FlapDetector:
         self._flapping.clear()
         for key, state in found.items():
             self._put(key, state)
+
+    def snapshot_alert(self, key: EventKey) -> list[Any] | None:
+        """Return what is kept of one alert, for `restore_alert`; None: nothing."""
+        state = self._state(key)
+        return None if state is None else [list(key), *_state_to_json(state)]
+
+    def restore_alert(self, key: EventKey, data: object) -> None:
+        """Take over one alert, such as `snapshot_alert` gives, over what is kept of it.
+
+        Raises:
+            SnapshotError: It cannot be read, or is another alert's; nothing is changed.
+        """
+        with reading("a flapping alert", {"version": VERSION}):
+            found = None if data is None else _alert_from_json(data)
+            if found is not None and found[0] != key:
+                raise ValueError(f"it is of {shown(found[0])}, not of {shown(key)}")
+        self._put(key, None if found is None else found[1])
 
     def _state(self, key: EventKey) -> FlapState | None:
         return self._flapping.get(key) or self._steady.get(key)

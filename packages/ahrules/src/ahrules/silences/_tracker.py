@@ -261,3 +261,40 @@ class SuppressionTracker:
                 raise ValueError(f"{shown(min(both))} is both held back and told")
         self._held.become(held)
         self._spilled, self._tells_ends = spilled, tells_ends
+
+    def snapshot_alert(self, key: EventKey) -> dict[str, Any] | None:
+        """Return what is kept of one alert, agent or group, for `restore_alert`; None: nothing."""
+        held = self._held.get(key)
+        told = key in self._spilled
+        if held is None and not told and not self._tells_ends:
+            return None
+        return {
+            "held": None if held is None else [event_to_json(held.event), held.silence_id],
+            "told": told,
+            "tells_ends": self._tells_ends,
+        }
+
+    def restore_alert(self, key: EventKey, data: object) -> None:
+        """Take over what `snapshot_alert` gives, over what is kept of the key.
+
+        Raises:
+            SnapshotError: It cannot be read, or is another's; nothing is changed.
+        """
+        held: tuple[EventKey, HeldEvent] | None = None
+        told = tells_ends = False
+        with reading("what a silence holds back", {"version": VERSION}):
+            if data is not None:
+                row = field_from_json(data, "held")
+                held = _held_from_json(row) if row else None
+                told = flag_from_json(field_from_json(data, "told"))
+                tells_ends = flag_from_json(field_from_json(data, "tells_ends"))
+            if held is not None and (told or held[0] != key):
+                what = "told too" if told else f"of {shown(held[0])}, not of {shown(key)}"
+                raise ValueError(f"what is held is {what}")
+        self._held.pop(key)
+        self._spilled.pop(key, None)
+        if held is not None:
+            self._held.put(key, held[1])
+        if told:
+            self._spilled[key] = None
+        self._tells_ends = self._tells_ends or tells_ends
