@@ -70,13 +70,12 @@ class StartWatch:
             raise TemporaryStoreError(str(error)) from error
         uptime_seconds = found["vm_app_uptime_seconds"]
         start = "{vm_app_start_timestamp:.0f}/{process_start_time_seconds:.0f}".format_map(found)
-        if (
-            seen is not None
-            and seen.start == start
-            and _least_uptime(seen, asked_at) > uptime_seconds
+        if seen is not None and (
+            seen.start != start or _least_uptime(seen, asked_at) > uptime_seconds
         ):
+            # Counted, because a clock that was set back may bring the seconds of an old one again.
             self._turns += 1
-        # Counted as seen in any case: a start that is too young may be told from the next one.
+        # Also what is too young: the next one is told from it.
         self._seen = _Sight(start=start, uptime_seconds=uptime_seconds, at=self._clock.monotonic())
         if uptime_seconds < _YOUNG_SECONDS:
             raise TemporaryStoreError(
