@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import anyio
+import anyio.lowlevel
 import attrs
 import redis.asyncio
 import redis.backoff
@@ -261,6 +262,9 @@ class RedisClient:
 
     async def _settled(self, what: str, send: Callable[[], Awaitable[Any]]) -> Any:
         """Do what `send` does to its end, on a connection that is free by then."""
+        # Nothing below can be cancelled where a connection is free: a task that only sends commands
+        # would go on for ever.
+        await anyio.lowlevel.checkpoint_if_cancelled()
         try:
             self._free.acquire_nowait()
         except anyio.WouldBlock:

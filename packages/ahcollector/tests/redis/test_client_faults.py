@@ -148,3 +148,21 @@ async def test_c10_a_write_whose_reply_is_lost_is_done_once_and_raises(line, pri
     assert await client.call("INCR", key) == 2, "and the client is as good as before"
     await client.aclose()
     await direct.aclose()
+
+
+async def test_c13_a_task_that_does_nothing_but_commands_can_be_cancelled(private_redis):
+    """Each command is waited for to its end, so the task is asked before it sends the next."""
+    client = client_of(private_redis)
+    done = 0
+
+    async def busy():
+        nonlocal done
+        while done < 2_000:
+            await client.call("ECHO", "x")
+            done += 1
+
+    with anyio.move_on_after(0.02) as scope:
+        await busy()
+    assert scope.cancelled_caught
+    assert done < 2_000
+    await client.aclose()
