@@ -1,13 +1,16 @@
 """Whether the door and VictoriaMetrics' limits fit together, before a byte is written."""
 
+import anyio
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ahcollector.errors import PermanentStoreError
+from ahcollector.errors import PermanentStoreError, TemporaryStoreError
 from ahcollector.store._lines import SERIES_BYTES_MAX, check_labels, series_bytes
-from ahcollector.store._start_check import Probe, check_limits
+from ahcollector.store._start_check import Probe, StartCheck, check_limits
+from ahcollector.store.base import RangeSeries
+from ahcollector.testing import FakeClock
 from ahwire.limits import DEFAULT, Limits
 
 NOW = 1_796_000_000_000
@@ -67,6 +70,76 @@ def test_the_probe_is_the_longest_series_and_the_widest_time(limits):
     assert len(probe.labels[0][1]) == limits.name_bytes + len("ah_")
     times = [timestamp_ms for timestamp_ms, _ in probe.points(NOW, held_seconds=60)]
     assert times == sorted(set(times))
-    assert 0 <= NOW - (limits.point_age_seconds + 60) * 1_000 - times[0] < 1_000
+    assert 0 <= NOW - (limits.point_age_seconds + 60 + 60) * 1_000 - times[0] < 1_000
     assert 0 <= times[-1] - (NOW + limits.point_future_seconds * 1_000) < 1_000
     assert all(0 < NOW - near < 120_000 for near in times[1:-1])
+
+
+class Keeper:
+    """A store that shows the probe as it likes."""
+
+    def __init__(self, change):
+        self.change = change
+        self.batch = None
+
+    async def write(self, batches):
+        [self.batch] = batches
+
+    async def samples(self, expression, at_ms):
+        [series] = self.batch.series
+        return [RangeSeries(labels=series.labels, points=tuple(self.change(series.points * 2)))]
+
+    async def flush(self):
+        pass
+
+    async def page(self):
+        raise TemporaryStoreError("locked")
+
+    async def check(self):
+        clock = FakeClock()
+        check = StartCheck(
+            write=self.write,
+            flush=self.flush,
+            samples=self.samples,
+            page=self.page,
+            clock=clock,
+            limits=DEFAULT,
+            held_seconds=0.0,
+            retention_seconds=None,
+            line_bytes_max=0,
+            body_bytes_max=0,
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(clock.run_for, 5)
+            try:
+                return await check.run(timeout_seconds=30.0)
+            except PermanentStoreError as error:
+                return error
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda points: points[1:5], "over 86400 s old"),
+        (lambda points: points[0:4], "300 s ahead"),
+        (lambda points: [points[0], points[4]], "the newest samples"),
+        (
+            lambda points: [(at, 553.0 if value == 3.0 else value) for at, value in points],
+            "shows 553 where 3 was written",
+        ),
+    ],
+)
+async def test_what_is_read_back_otherwise_is_an_error(change, why):
+    found = await Keeper(change).check()
+    assert isinstance(found, PermanentStoreError)
+    assert why in str(found)
+
+
+@pytest.mark.anyio
+async def test_what_is_read_back_twice_or_not_at_all_is_a_warning():
+    [warning] = await Keeper(lambda points: points).check()
+    assert "written twice 2 times" in warning
+    [warning] = await Keeper(lambda points: [points[0], *points[3:5]]).check()
+    assert "only one of several samples" in warning
+    assert await Keeper(lambda points: points[:5]).check() == ()

@@ -175,6 +175,8 @@ def test_retentions(text, days):
         ({"storage.maxHourlySeries": "0", "storage.maxDailySeries": "0"}, []),
         ({"storage.maxHourlySeries": "5"}, ["over 5 series in an hour"]),
         ({"storage.maxDailySeries": "5"}, ["over 5 series in a day"]),
+        ({"precisionBits": "64"}, []),
+        ({"precisionBits": "8"}, ["rounds values (-precisionBits=8)"]),
         ({"relabelConfig": "", "streamAggr.config": "[]"}, []),
         ({"relabelConfig": "x.yml"}, ["by -relabelConfig"]),
         ({"streamAggr.config": "x.yml"}, ["by -streamAggr.config"]),

@@ -49,6 +49,8 @@ _POLL_SECONDS: Final = 0.5
 # After a flush all is there; what is not by then does not come.
 _FLUSHED_SECONDS: Final = 1.0
 _MINUTE_MS: Final = 60_000
+# The clocks of two machines differ, and it reads its own once a second.
+_CLOCKS_SECONDS: Final = 60.0
 # So far into a minute three samples are within one interval of any length that divides a minute.
 _NEAR_MS: Final = 29_001
 # Differences that survive only when all bits of values are kept.
@@ -94,7 +96,7 @@ def check_limits(
             f"a point {limits.point_future_seconds:g} s ahead is over its two days: lower "
             "ingest.point_future_seconds_max"
         )
-    elif retention_seconds is not None and oldest_seconds + 1 > retention_seconds:
+    elif retention_seconds is not None and oldest_seconds + _CLOCKS_SECONDS > retention_seconds:
         wrong = (
             f"a point may be {oldest_seconds:g} s old when it is written, and it is kept for "
             f"{retention_seconds:g} s: lower ingest.point_age_hours_max, or raise -retentionPeriod "
@@ -150,9 +152,11 @@ class Probe:
     def points(self, now_ms: int, *, held_seconds: float) -> tuple[tuple[int, float], ...]:
         """Return its samples: the oldest, three that are near each other, the one furthest ahead.
 
-        Those at the ends are at whole seconds, so that they never are another start's.
+        The oldest is a minute older than may come, since clocks differ. Those at the ends are at
+        whole seconds, so that they never are another start's.
         """
-        oldest_ms = now_ms - round((self.limits.point_age_seconds + held_seconds) * 1000)
+        oldest_seconds = self.limits.point_age_seconds + held_seconds + _CLOCKS_SECONDS
+        oldest_ms = now_ms - round(oldest_seconds * 1000)
         newest_ms = now_ms + round(self.limits.point_future_seconds * 1000)
         near_ms = now_ms // _MINUTE_MS * _MINUTE_MS - _MINUTE_MS + _NEAR_MS
         return (
@@ -295,8 +299,9 @@ def _fault(
     if oldest[0] not in shown:
         seconds = probe.limits.point_age_seconds + held_seconds
         return PermanentStoreError(
-            f"VictoriaMetrics dropped a sample that is {seconds:g} s old, and the door takes such: "
-            "start it with a longer -retentionPeriod, or lower ingest.point_age_hours_max"
+            f"VictoriaMetrics dropped a sample that is over {seconds:g} s old by its clock or by "
+            "ours, and samples may be as old when they are written: start it with a longer "
+            "-retentionPeriod, or lower ingest.point_age_hours_max"
         )
     if newest[0] not in shown:
         return PermanentStoreError(
@@ -309,8 +314,8 @@ def _fault(
     for timestamp_ms, value in near:
         if shown.get(timestamp_ms, value) != value:
             return PermanentStoreError(
-                f"VictoriaMetrics shows {shown[timestamp_ms]:g} for the value {value:g}: start it "
-                "with -precisionBits=64"
+                f"VictoriaMetrics shows {shown[timestamp_ms]:g} where {value:g} was written: start "
+                "it without -precisionBits"
             )
     return None
 

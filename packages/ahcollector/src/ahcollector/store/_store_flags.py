@@ -75,6 +75,11 @@ def flag_warnings(
                 f"VictoriaMetrics drops in silence what is over {most} series in {window} "
                 f"(-{name}): leave that to the door's budget of new series"
             )
+    if flags.get("precisionBits", "64") != "64":
+        yield (
+            f"VictoriaMetrics rounds values (-precisionBits={flags['precisionBits']}), small ones "
+            "beside large ones most of all: leave that flag out"
+        )
     for name in ("relabelConfig", "streamAggr.config"):
         if flags.get(name, "") not in {"", "[]"}:
             yield (
