@@ -51,6 +51,9 @@ class Server:
 
     async def send(self, token, *values, name="load"):
         """Sends values, a second apart and the last one now; returns the status."""
+        return (await self.post(token, *values, name=name)).status_code
+
+    async def post(self, token, *values, name="load"):
         now_ms = time.time_ns() // 1_000_000
         points = [
             Point(ts_ms=now_ms - 1000 * ago, value=value)
@@ -59,12 +62,19 @@ class Server:
         self._seq += 1
         series = Series(name=name, labels=[Label(name="l", value='é{}"')], points=points)
         batch = MetricsBatch(seq=self._seq, sent_at_ms=now_ms, series=[series])
-        reply = await self._http.post(
+        return await self._http.post(
             self.url("ingest", "/agent/v1/metrics"),
             content=batch.SerializeToString(),
             headers={**_PROTO, "Authorization": f"Bearer {token}"},
         )
-        return reply.status_code
+
+    async def admin_root(self, method, path):
+        token = self.assembly.admin_token.reveal()
+        return await self._http.request(
+            method,
+            self.url("admin", f"/admin/v1/{path}"),
+            headers={"Authorization": f"Bearer {token}"},
+        )
 
     async def admin(self, path, **query):
         token = self.assembly.admin_token.reveal()

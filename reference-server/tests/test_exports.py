@@ -22,6 +22,7 @@ EXPORTS = {
     "ah_server.hub": [
         "PREFIX",
         "AgentLine",
+        "AlertingLists",
         "Bridge",
         "CompanySettingsTable",
         "EnrollRefusedError",
@@ -32,6 +33,7 @@ EXPORTS = {
         "HubDatabase",
         "Identities",
         "LicenseLine",
+        "ListName",
         "LoggedEvent",
         "hub_app",
         "open_database",
@@ -39,6 +41,7 @@ EXPORTS = {
     ],
     "ah_server.settings": [
         "ENVIRONMENT_PREFIX",
+        "HELD_HOURS_MAX",
         "Address",
         "AdminSettings",
         "AlertingSettings",

@@ -7,7 +7,7 @@ import pytest
 
 from ah_server.settings import setting_lines, settings_from
 from ah_server.wiring import Seams
-from ah_server.wiring._door import _limits
+from ah_server.wiring._limits import ingest_limits
 from ah_server.wiring._redis import redis_config
 from ah_server.wiring._samples import Samples, samples_of
 from ah_server.wiring._stream import Carrier, carrier_of, worker_of
@@ -29,7 +29,7 @@ LIMITS = [
 
 
 def test_nothing_set_means_the_limits_of_the_protocol():
-    assert _limits(settings_from({}, {})) == IngestLimits()
+    assert ingest_limits(settings_from({}, {})) == IngestLimits()
 
 
 def flat(limits):
@@ -53,7 +53,7 @@ def test_every_limit_that_is_set_is_the_doors_limit(line):
     number = int(value) if "." not in line.default else value
     leaf = line.name.removeprefix("ingest.")
     before, after = (
-        flat(_limits(settings_from({"ingest": one}, {}))) for one in ({}, {leaf: number})
+        flat(ingest_limits(settings_from({"ingest": one}, {}))) for one in ({}, {leaf: number})
     )
     (changed,) = [name for name in before if before[name] != after[name]]
     assert after[changed] == number * (3600 if "hours" in leaf else 1)

@@ -1,9 +1,13 @@
 """The samples' way over real services: at the door in, by the admin door out, also after a stop."""
 
+import time
 import uuid
 
 import pytest
 from servers import QUICK_BUS, running, until
+
+from ahcollector.bus import SampleBatch, StoredSeries
+from ahcollector.worker.redis import RedisDeadBatches
 
 pytestmark = [pytest.mark.anyio, pytest.mark.service]
 
@@ -158,3 +162,62 @@ async def test_a_step_under_half_a_minute_is_answered_400_and_charts_ask_for_non
                 path = f"/companies/{company}/servers/web1/metrics/{name}.svg?span={span}"
                 chart = await server.page("console", path)
                 assert chart.status_code == 200, (span, name, chart.text)
+
+
+async def test_a_store_that_is_away_for_long_fills_the_bus_and_loses_nothing(
+    tmp_path, company, private_redis, start_service
+):
+    """C8: agents are told to come again; what they were told is accepted stays, in order."""
+    from testkit import VictoriaMetricsServer
+
+    store = start_service(VictoriaMetricsServer)
+    data = on(
+        redis=private_redis,
+        victoria_metrics=store,
+        bus={"queue_per_shard": 3},
+        tsdb={"max_batch_samples": 1, "retry_max_seconds": 0.2},
+        ingest={"metrics_burst": 1000},
+    )
+    async with running(tmp_path / "a", company=company, data=data) as server:
+        token = await server.enrol()
+        store.stop()
+        accepted = 0
+
+        async def full():
+            nonlocal accepted
+            reply = await server.post(token, float(accepted))
+            accepted += reply.status_code == 202
+            return reply if reply.status_code != 202 else None
+
+        refused = await until(full)
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) >= 1
+        assert accepted >= 3
+        store.start()
+        await shown(server, store, accepted)
+
+
+async def test_a_batch_set_aside_is_seen_and_sent_again_by_any_server(
+    tmp_path, company, private_redis, victoria_metrics
+):
+    data = on(redis=private_redis, victoria_metrics=victoria_metrics)
+    async with running(tmp_path / "a", company=company, data=data) as server:
+        now_ms = time.time_ns() // 1_000_000
+        labels = (("__name__", "ah_load"), ("company_id", company), ("server_id", "web1"))
+        batch = SampleBatch(
+            company_id=company,
+            server_id="web1",
+            agent_id="a1",
+            request_id="r1",
+            received_at_ms=now_ms,
+            series=(StoredSeries(labels=labels, points=((now_ms, 1.0),)),),
+        )
+        # As the worker of another server sets it aside.
+        elsewhere = RedisDeadBatches(client=server.assembly.collector.redis)
+        await elsewhere.put(batch, "refused", time.time())
+        listed = await server.admin_root("GET", "worker/dead")
+        assert [one["request_id"] for one in listed.json()["letters"]] == ["r1"]
+        replayed = await server.admin_root("POST", "worker/dead/replay")
+        assert replayed.status_code == 200, replayed.text
+        await shown(server, victoria_metrics, 1)
+        assert not (tmp_path / "a" / "dead-batches.log").exists()

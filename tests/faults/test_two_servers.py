@@ -5,9 +5,10 @@ import time
 
 import httpx
 import pytest
-from world import COMPANY, SERVER, Mailbox, World, wait_until
+from backends import enrol
+from world import Mailbox, World, wait_until
 
-from ahwire.agent_pb2 import EnrollRequest, EnrollResponse, MetricsBatch
+from ahwire.agent_pb2 import MetricsBatch
 
 pytestmark = [pytest.mark.fault, pytest.mark.service]
 ROUNDS = 3
@@ -38,23 +39,6 @@ class Pair:
 def pair(tmp_path, private_redis):
     with Mailbox() as mailbox, Pair(tmp_path, mailbox, private_redis) as pair:
         yield pair
-
-
-def enrol(world):
-    """An agent of its own, enrolled over HTTP; returns its id and token."""
-    license_text = world.command(
-        *("ah_server", "hub", "license", "new", "--company", COMPANY, "--server", SERVER),
-        *("--config", str(world.config)),
-    )
-    reply = httpx.post(
-        world.url("ingest", "/agent/v1/enroll"),
-        content=EnrollRequest(license=license_text, machine_id="m1").SerializeToString(),
-        headers={"X-AH-Proto": "1", "Content-Type": "application/x-protobuf"},
-        trust_env=False,
-    )
-    assert reply.status_code == 200, reply.text
-    granted = EnrollResponse.FromString(reply.content)
-    return granted.agent_id, granted.agent_token
 
 
 def heartbeat(world, token):

@@ -164,6 +164,10 @@ class World:
         self.server.send_signal(signal.SIGKILL)
         self.server.wait()
 
+    def stop_server(self) -> None:
+        self.server.terminate()
+        assert self.server.wait(timeout=60) == 0, (self.folder / "server.log").read_text()[-3000:]
+
     def set_up(self) -> None:
         cli = ("ah_server", "notify")
         config = ("--config", str(self.config))

@@ -1,6 +1,7 @@
 """All settings of the server: their shape, where they come from, what is wrong with them."""
 
 from ah_server.settings._backends import (
+    HELD_HOURS_MAX,
     BusSettings,
     RedisSettings,
     StoreSettings,
@@ -26,6 +27,7 @@ from ah_server.settings._reference import SettingLine, setting_lines
 
 __all__ = [
     "ENVIRONMENT_PREFIX",
+    "HELD_HOURS_MAX",
     "Address",
     "AdminSettings",
     "AlertingSettings",

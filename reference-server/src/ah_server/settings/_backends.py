@@ -14,6 +14,9 @@ from ah_server.settings._checks import (
 from ah_server.settings._fields import NO_SECRET, Address, Secret, Shards, setting
 from ahcollector.bus.base import SHARDS
 
+HELD_HOURS_MAX = 2
+"""So long a shared bus is meant to carry batches while the store is away."""
+
 
 @attrs.frozen(kw_only=True)
 class RedisSettings:

@@ -1,6 +1,6 @@
 """What is right alone and wrong together: settings that contradict each other."""
 
-from ah_server.settings._backends import BusSettings, RedisSettings, TsdbSettings
+from ah_server.settings._backends import HELD_HOURS_MAX, BusSettings, RedisSettings, TsdbSettings
 from ah_server.settings._checks import shown
 from ah_server.settings._fields import Shards
 from ah_server.settings._model import IngestSettings, MailSettings, ServerSettings
@@ -127,12 +127,13 @@ def _tsdb_problems(tsdb: TsdbSettings) -> list[str]:
 
 def _age_problems(settings: ServerSettings) -> list[str]:
     hours, days = settings.ingest.point_age_hours_max, settings.tsdb.retention_days
-    if not settings.tsdb.url or hours <= 24 * days:
+    if not settings.tsdb.url or hours + HELD_HOURS_MAX <= 24 * days:
         return []
     told = (
-        f"ingest.point_age_hours_max: {hours:g} is over tsdb.retention_days ({days:g}), so points"
-        " that agents were told are taken would not be stored; lower it, or raise the other and"
-        " VictoriaMetrics' -retentionPeriod"
+        f"ingest.point_age_hours_max: {hours:g}, and {HELD_HOURS_MAX} more that a batch may wait on"
+        f" the bus, is over tsdb.retention_days ({days:g}), so points that agents were told are"
+        " taken would not be stored; lower it, or raise the other and VictoriaMetrics'"
+        " -retentionPeriod"
     )
     return [told]
 

@@ -49,7 +49,7 @@ async def collector_side(
     seams, time_loops = await _with_shared_time(seams, redis)
     side, state_loops = await _open_state(settings, seams, stack, redis)
     say_what_is_parted(settings)
-    dead_batches = await dead_batches_of(settings)
+    dead_batches = await dead_batches_of(settings, side.metrics, redis)
     worker = worker_of(
         settings,
         seams,

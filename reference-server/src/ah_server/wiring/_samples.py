@@ -2,12 +2,14 @@
 
 import ssl
 from contextlib import AsyncExitStack
+from functools import partial
 
 import attrs
 
 from ah_server.errors import DependencyError
 from ah_server.parts import Loop, Part
-from ah_server.settings import ServerSettings
+from ah_server.settings import HELD_HOURS_MAX, ServerSettings
+from ah_server.wiring._limits import batch_limits
 from ah_server.wiring._patience import reached
 from ah_server.wiring._seams import Seams
 from ahcollector.errors import PermanentStoreError, TemporaryStoreError
@@ -16,6 +18,7 @@ from ahcollector.store import MemoryStore, Store, StoreSnapshot
 from ahcollector.store.victoria_metrics import VictoriaMetricsStore
 
 _DAY_SECONDS = 86_400.0
+_HOUR_SECONDS = 3_600.0
 _EMBEDDED_STEP_SECONDS = 1
 _STEP_SECONDS = 30
 
@@ -52,8 +55,11 @@ async def samples_of(
     tsdb = settings.tsdb
     store = victoria_metrics(settings, seams, metrics)
     stack.push_async_callback(store.aclose)
+    check = partial(
+        store.check, limits=batch_limits(settings), held_seconds=HELD_HOURS_MAX * _HOUR_SECONDS
+    )
     try:
-        warnings = await reached("VictoriaMetrics", store.check, seams, away=TemporaryStoreError)
+        warnings = await reached("VictoriaMetrics", check, seams, away=TemporaryStoreError)
     except TemporaryStoreError as error:
         raise DependencyError(
             f"tsdb.url: {tsdb.url} cannot be used ({error}); start it, or correct tsdb.url"
@@ -67,7 +73,7 @@ async def samples_of(
         found="; ".join(
             (f"tsdb {tsdb.url} shows a series as long as agents may send as written", *warnings)
         ),
-        loops=(),
+        loops=(Loop(name="store watch", body=store.watch),),
     )
 
 

@@ -14,6 +14,7 @@ from ahcollector.ingest import Check
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.redis import RedisClient
 from ahcollector.worker import DeadBatches, FileDeadBatches, Worker
+from ahcollector.worker.redis import RedisDeadBatches
 
 _log = logging.getLogger("ah_server.wiring")
 
@@ -78,9 +79,13 @@ def say_what_is_parted(settings: ServerSettings) -> None:
         )
 
 
-async def dead_batches_of(settings: ServerSettings) -> DeadBatches:
-    """Where batches go that the store refused for good."""
-    return await FileDeadBatches.open(settings.state_dir / "dead-batches.log")
+async def dead_batches_of(
+    settings: ServerSettings, metrics: PrometheusMetrics, redis: RedisClient | None
+) -> DeadBatches:
+    """Where batches go that the store refused for good: to Redis where one is set, else a file."""
+    if redis is not None:
+        return RedisDeadBatches(client=redis, metrics=metrics)
+    return await FileDeadBatches.open(settings.state_dir / "dead-batches.log", metrics=metrics)
 
 
 def worker_of(
