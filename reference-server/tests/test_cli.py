@@ -91,6 +91,7 @@ def test_usage_errors_end_with_2(cli):
         "presence list",
         "notify tenant new",
         "notify key new",
+        "rollup-rules",
     ],
 )
 def test_every_command_has_help_with_an_example(cli, command):

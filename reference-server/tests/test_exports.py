@@ -74,6 +74,7 @@ EXPORTS = {
         "NotifySide",
         "Seams",
         "assembled",
+        "victoria_metrics",
     ],
 }
 

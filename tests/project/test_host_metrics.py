@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ah_server.cli import _rollups
 from ahwal.host import _collectors, collectors
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -54,3 +55,7 @@ def test_a_name_says_its_unit():
     ]
     assert not wrong
     assert len(KNOWN) == len(HOST_METRICS)
+
+
+def test_rollup_rules_are_printed_for_each_of_them():
+    assert sorted(_rollups.HOST_METRICS) == sorted(KNOWN)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import anyio
 
 from ah_server._about import VERSION
-from ah_server.cli import _admin, _demo, _hub, _notify, _server
+from ah_server.cli import _admin, _demo, _hub, _notify, _rollups, _server
 from ah_server.errors import ServerError
 from ah_server.settings import load_settings
 
@@ -67,4 +67,5 @@ def _parser() -> argparse.ArgumentParser:
     _hub.add_commands(commands, with_settings)
     _admin.add_commands(commands, with_settings)
     _notify.add_commands(commands, with_settings)
+    _rollups.add_commands(commands, with_settings)
     return parser

@@ -4,6 +4,15 @@ from ah_server.wiring._assembly import Assembly, assembled
 from ah_server.wiring._hub import HubSide
 from ah_server.wiring._identities import CollectorSide
 from ah_server.wiring._notify import NotifySide
+from ah_server.wiring._samples import victoria_metrics
 from ah_server.wiring._seams import Seams
 
-__all__ = ["Assembly", "CollectorSide", "HubSide", "NotifySide", "Seams", "assembled"]
+__all__ = [
+    "Assembly",
+    "CollectorSide",
+    "HubSide",
+    "NotifySide",
+    "Seams",
+    "assembled",
+    "victoria_metrics",
+]

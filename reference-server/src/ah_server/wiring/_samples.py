@@ -12,9 +12,10 @@ from ah_server.settings import HELD_HOURS_MAX, ServerSettings
 from ah_server.wiring._limits import batch_limits
 from ah_server.wiring._patience import reached
 from ah_server.wiring._seams import Seams
+from ahcollector.clock import AsyncClock
 from ahcollector.errors import PermanentStoreError, TemporaryStoreError
 from ahcollector.metrics import PrometheusMetrics
-from ahcollector.store import MemoryStore, Store, StoreSnapshot
+from ahcollector.store import MemoryStore, Restarts, Store, StoreSnapshot
 from ahcollector.store.victoria_metrics import VictoriaMetricsStore
 
 _DAY_SECONDS = 86_400.0
@@ -29,6 +30,7 @@ class Samples:
 
     Attributes:
         shared: whether it is another process's, for any number of servers.
+        restarts: tells whether it may have lost what was written; None: what was written is kept.
         step_seconds_min: the least step of a range that it answers.
         found: what its check found, for `ah-server check`.
         loops: what it needs to run.
@@ -36,6 +38,7 @@ class Samples:
 
     store: Store
     shared: bool
+    restarts: Restarts | None
     step_seconds_min: int
     found: str
     loops: tuple[Part, ...]
@@ -53,7 +56,7 @@ async def samples_of(
     if not settings.tsdb.url:
         return await _embedded(settings, seams, metrics)
     tsdb = settings.tsdb
-    store = victoria_metrics(settings, seams, metrics)
+    store = victoria_metrics(settings, clock=seams.clock, metrics=metrics)
     stack.push_async_callback(store.aclose)
     check = partial(
         store.check, limits=batch_limits(settings), held_seconds=HELD_HOURS_MAX * _HOUR_SECONDS
@@ -69,6 +72,7 @@ async def samples_of(
     return Samples(
         store=store,
         shared=True,
+        restarts=store,
         step_seconds_min=_STEP_SECONDS,
         found="; ".join(
             (f"tsdb {tsdb.url} shows a series as long as agents may send as written", *warnings)
@@ -78,9 +82,12 @@ async def samples_of(
 
 
 def victoria_metrics(
-    settings: ServerSettings, seams: Seams, metrics: PrometheusMetrics
+    settings: ServerSettings,
+    *,
+    clock: AsyncClock | None = None,
+    metrics: PrometheusMetrics | None = None,
 ) -> VictoriaMetricsStore:
-    """The client of the VictoriaMetrics that is set.
+    """The client of the VictoriaMetrics that is set, and that nobody has asked yet.
 
     Raises:
         DependencyError: the file of certificates cannot be used.
@@ -95,7 +102,7 @@ def victoria_metrics(
             bearer=tsdb.bearer.reveal(),
             tls_ca_file=tsdb.tls_ca_file,
             write_protocol=tsdb.write_protocol,
-            clock=seams.clock,
+            clock=clock,
             metrics=metrics,
             timeout_seconds=tsdb.timeout_seconds,
             retention_seconds=tsdb.retention_days * _DAY_SECONDS,
@@ -125,6 +132,7 @@ async def _embedded(settings: ServerSettings, seams: Seams, metrics: PrometheusM
     return Samples(
         store=store,
         shared=False,
+        restarts=None,
         step_seconds_min=_EMBEDDED_STEP_SECONDS,
         found="",
         loops=(Loop(name="store file", body=keeper.run, stop_seconds=5.0),),

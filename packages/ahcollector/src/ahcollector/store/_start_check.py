@@ -31,12 +31,15 @@ from ahcollector.store._victoria_page import StorePage, dropped_text
 from ahcollector.store.base import RangeSeries
 from ahwire.limits import Limits
 
-__all__ = ["AHEAD_SECONDS_MAX", "Probe", "StartCheck", "check_limits"]
+__all__ = ["AHEAD_SECONDS_MAX", "PROBE_NAME", "Probe", "StartCheck", "check_limits"]
 
 _log = logging.getLogger("ahcollector.store")
 
 AHEAD_SECONDS_MAX: Final = 2 * 86_400.0
 """VictoriaMetrics drops what is further ahead of its clock."""
+
+PROBE_NAME: Final = "ah_start_check_"
+"""What the name of its metric begins with."""
 
 _TENANT: Final = "_ah_start_check_2"
 _ID_CHARS: Final = 128
@@ -143,7 +146,7 @@ class Probe:
             for number in range(limits.labels_per_series)
         ]
         return (
-            ("__name__", "ah_start_check_".ljust(limits.name_bytes + len("ah_"), "m")),
+            ("__name__", PROBE_NAME.ljust(limits.name_bytes + len("ah_"), "m")),
             ("company_id", self.company_id),
             ("server_id", self.server_id),
             *own,

@@ -14,7 +14,15 @@ import attrs
 
 from ahcollector.store.base import LatestSample, RangeSeries, SeriesInfo
 
-__all__ = ["read_edges", "read_labels", "read_latest", "read_newest", "read_ranges", "read_samples"]
+__all__ = [
+    "read_edges",
+    "read_labels",
+    "read_latest",
+    "read_names",
+    "read_newest",
+    "read_ranges",
+    "read_samples",
+]
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -77,6 +85,14 @@ def read_labels(body: bytes) -> list[Labels]:
     if not isinstance(data, list):
         raise ValueError("no list of series")
     return sorted(_labels(_metric(one)) for one in data)
+
+
+def read_names(body: bytes) -> list[str]:
+    """Read a list of names."""
+    data = _data(body)
+    if not isinstance(data, list) or not all(isinstance(name, str) for name in data):
+        raise ValueError("no list of names")
+    return sorted(data)
 
 
 def read_ranges(body: bytes, *, name: str, last_ms: int) -> list[RangeSeries]:

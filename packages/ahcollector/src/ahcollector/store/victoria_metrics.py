@@ -37,7 +37,7 @@ from ahcollector.store._range_plan import Source, range_expression, range_source
 from ahcollector.store._refusals import check_range, check_tenant
 from ahcollector.store._rollup_rules import rollup_rules
 from ahcollector.store._selectors import selector
-from ahcollector.store._start_check import AHEAD_SECONDS_MAX, StartCheck
+from ahcollector.store._start_check import AHEAD_SECONDS_MAX, PROBE_NAME, StartCheck
 from ahcollector.store._victoria_http import Transport, VictoriaHttp, authorization, understood
 from ahcollector.store._victoria_page import DropWatch, StorePage, read_page
 from ahcollector.store._victoria_start import StartWatch
@@ -49,6 +49,7 @@ from ahwire.names import metric_name
 __all__ = ["VictoriaMetricsStore", "rollup_rules"]
 
 _DAY_MS: Final = 86_400_000
+_PREFIX: Final = "ah_"
 _LATEST_MS: Final = 600_000
 # It drops what is further ahead; and no sample is newer, so queries for all end there.
 _AHEAD_MS: Final = round(AHEAD_SECONDS_MAX * 1000)
@@ -283,6 +284,33 @@ class VictoriaMetricsStore:
         return await self._http.post_form(
             "/api/v1/query", {"query": expression, "time": seconds(at_ms), "nocache": "1"}
         )
+
+    async def metric_names(self, *, most: int = 1_000) -> tuple[str, ...]:
+        """Return the names of all companies' metrics, without rollups: for the operator only.
+
+        Those of deleted series may be among them for a while.
+
+        Raises:
+            PermanentStoreError: There are more than `most`.
+            TemporaryStoreError: It cannot be asked now.
+        """
+        body = await self._http.post_form(
+            "/api/v1/label/__name__/values",
+            {"start": seconds(_EARLIEST_MS), "end": seconds(self._now_ms() + _AHEAD_MS)},
+        )
+        found = tuple(
+            name
+            for name in understood(body, answers.read_names)
+            if name == metric_name(name)
+            and name not in {"", _PREFIX}
+            and not name.startswith(PROBE_NAME)
+        )
+        if len(found) > most:
+            raise PermanentStoreError(
+                f"VictoriaMetrics has samples of {len(found)} metrics, over {most}: name those "
+                "that are meant"
+            )
+        return found
 
     # --- deletion
 
