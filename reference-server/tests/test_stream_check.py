@@ -59,6 +59,12 @@ def test_labels_that_would_be_cut_end_with_3(check, start_service):
     assert "-maxLabelsPerTimeseries=64" in err
 
 
+def test_a_door_that_takes_more_than_the_store_keeps_ends_with_3(check, victoria_metrics):
+    code, _, err = check(AHC_TSDB_URL=victoria_metrics.url, AHC_INGEST_LABEL_VALUE_BYTES_MAX="4096")
+    assert code == 3
+    assert "lower ingest.label_value_bytes_max" in err
+
+
 @pytest.mark.parametrize(
     ("missing", "told"),
     [
