@@ -110,6 +110,14 @@ BUS_DEAD_LETTERS_DROPPED = _counter(
 BUS_HELD = _gauge(
     "ahc_bus_held", "Bus entries handed over in this process and not acknowledged yet."
 )
+BUS_OLDEST_AGE = _gauge(
+    "ahc_bus_oldest_age_seconds",
+    "Age of the oldest entry that a bus on NATS holds, as of the last sample; 0: it holds none.",
+)
+BUS_OVERDUE = _counter(
+    "ahc_bus_overdue_total",
+    "Entries that waited on a bus on NATS for longer than it is sized for; none is dropped for it.",
+)
 TSDB_SAMPLES_WRITTEN = _counter("ahc_tsdb_samples_written_total", "Samples the store took.")
 TSDB_SAMPLES_DROPPED = _counter(
     "ahc_tsdb_samples_dropped_total",
@@ -239,6 +247,8 @@ ALL_METRICS: tuple[Metric, ...] = (
     OUTBOX_DISCARDED,
     LEASE_HELD,
     LAST_SCAN,
+    BUS_OLDEST_AGE,
+    BUS_OVERDUE,
     HUB_PULL_FAILURES,
     RULES_IN_FORCE,
     RULES_REFUSED,

@@ -1,0 +1,208 @@
+"""The leases of one worker on NATS: renewed, lost, taken and given up, one round at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+import anyio
+
+from ahcollector.bus._jetstream_api import WRONG_REVISION, JetStreamApi, JetStreamRefusedError
+from ahcollector.bus._jetstream_setup import Names
+from ahcollector.bus._jetstream_table import Beats, Table, read_table
+from ahcollector.bus._jetstream_tenure import JetStreamTenure
+from ahcollector.bus._shares import Moves, decide
+from ahcollector.bus.base import SHARDS
+from ahcollector.clock import AsyncClock
+from ahcollector.errors import BusError
+
+__all__ = ["JetStreamLeases"]
+
+# Parts of a lease's time: between renewals, between moves to an even share, and after an error.
+_RENEW_PART: Final = 3
+_MOVE_PART: Final = 15
+_RETRY_PART: Final = 30
+# So many others may change the table between our reading and our writing, one after the other.
+_ATTEMPTS: Final = 50
+
+
+class JetStreamLeases:
+    """Holds a worker's share of the shards, as the table of `_jetstream_table` says.
+
+    Args:
+        worker: A name that no other subscription of any process has.
+        wants: The shards to take.
+        begin: Makes the tenure of a shard that was won, of its fence and its end, and lets it work.
+        give_up: Ends a tenure and releases its shard.
+    """
+
+    def __init__(
+        self,
+        *,
+        worker: str,
+        wants: Collection[int],
+        api: JetStreamApi,
+        names: Names,
+        clock: AsyncClock,
+        lease_seconds: float,
+        begin: Callable[[int, int, float], JetStreamTenure],
+        give_up: Callable[[JetStreamTenure], None],
+    ) -> None:
+        self.worker = worker
+        self.tenures: dict[int, JetStreamTenure] = {}
+        self.takes_more = True
+        self._wants = frozenset(wants)
+        self._api = api
+        self._bucket = names.bucket
+        self._key = names.key("leases")
+        self._clock = clock
+        self._lease_seconds = lease_seconds
+        self._begin = begin
+        self._give_up = give_up
+        self._beats = Beats(lease_seconds=lease_seconds)
+        self._beat = 0
+        self._free: frozenset[int] = frozenset()
+        self._writing = anyio.Lock()
+        self._lost: list[tuple[JetStreamTenure, int | None]] = []
+
+    async def round(self) -> float:
+        """Renew, then move towards the share; return seconds until the next round.
+
+        Raises:
+            BusError: NATS gives no answer. Leases go on until their time is over.
+        """
+        self.drop_ended()
+        await self._make_good()
+        moves: list[Moves] = []
+
+        def change(table: Table) -> Table:
+            moves.clear()
+            gone = self._beats.gone(table, now=self._clock.monotonic()) - {self.worker}
+            table = table.without(gone)
+            table = table.renewed(self.worker, beat=self._beat, wants=self._wants)
+            # Won by a write whose answer was lost, or lost here by our own clock: won anew.
+            take = self._without_tenure(table)
+            for shard in take:
+                table = table.released(shard, table.owners[shard].fence)
+            if not self.takes_more:
+                return table
+            moves.append(self._moves(table))
+            # A tenure that is ending keeps its place until it is gone.
+            take += [one for one in moves[0].take if one not in self.tenures and one not in take]
+            return table.taken(self.worker, take, now_ms=round(self._clock.time() * 1000))
+
+        self._beat += 1
+        began, table = await self._change(change)
+        self._obey(table, until=began + self._lease_seconds)
+        if not moves:
+            return self._lease_seconds / _RENEW_PART
+        self._free = frozenset(range(SHARDS)) - set(table.owners)
+        if moves[0].give is not None and moves[0].give in self.tenures:
+            self._give_up(self.tenures[moves[0].give])
+        return self._lease_seconds / (_RENEW_PART if moves[0].even else _MOVE_PART)
+
+    def _without_tenure(self, table: Table) -> list[int]:
+        fences = {shard: tenure.fence for shard, tenure in self.tenures.items()}
+        return [
+            shard
+            for shard, owner in table.owners.items()
+            if owner.worker == self.worker and fences.get(shard) != owner.fence
+        ]
+
+    def _moves(self, table: Table) -> Moves:
+        return decide(
+            me=self.worker,
+            wants=table.wants,
+            owners={shard: owner.worker for shard, owner in table.owners.items()},
+            leaving=[shard for shard, tenure in self.tenures.items() if tenure.is_leaving],
+            free_before=self._free,
+        )
+
+    def _obey(self, table: Table, *, until: float) -> None:
+        """Let the tenures be what the table says that we have."""
+        ours = {
+            shard: owner.fence
+            for shard, owner in table.owners.items()
+            if owner.worker == self.worker
+        }
+        for shard, tenure in list(self.tenures.items()):
+            if ours.get(shard) == tenure.fence:
+                tenure.until = until
+            else:
+                self._drop(tenure)
+        for shard, fence in ours.items():
+            if shard not in self.tenures:
+                self.tenures[shard] = self._begin(shard, fence, until)
+
+    async def _change(self, change: Callable[[Table], Table]) -> tuple[float, Table]:
+        """Change the table; return a time before that, and the table as it is now."""
+        async with self._writing:
+            for _ in range(_ATTEMPTS):
+                began = self._clock.monotonic()
+                kept = await self._api.get(self._bucket, last_by_subj=self._key)
+                # One that cannot be read is nobody's writing: everything is free.
+                old = Table() if kept is None else read_table(kept.data) or Table()
+                new = change(old)
+                revision = 0 if kept is None else kept.seq
+                try:
+                    await self._api.put(
+                        self._key,
+                        new.write(),
+                        {"Nats-Expected-Last-Subject-Sequence": str(revision)},
+                    )
+                except JetStreamRefusedError as error:
+                    if error.number != WRONG_REVISION:
+                        raise
+                else:
+                    return began, new
+        raise BusError(
+            f"bus: the leases were changed by others {_ATTEMPTS} times while this worker tried to: "
+            "there are too many workers, or NATS is slow"
+        )
+
+    def drop_ended(self) -> None:
+        """Forget tenures whose lease is over by our own clock."""
+        for tenure in list(self.tenures.values()):
+            if not tenure.is_valid():
+                self._drop(tenure)
+
+    def _drop(self, tenure: JetStreamTenure) -> None:
+        self._lost.append((tenure, tenure.interrupted()))
+        tenure.end(lost=True)
+        tenure.close()
+        del self.tenures[tenure.shard]
+
+    async def _make_good(self) -> None:
+        """Take tries back that ended with a lease: the store may be what is down, not the entry."""
+        while self._lost:
+            tenure, interrupted = self._lost[0]
+            await tenure.make_good(interrupted)
+            self._lost.pop(0)
+
+    async def release(self, tenures: Collection[JetStreamTenure]) -> None:
+        """Give shards up that were left in good order. Raises BusError."""
+
+        def change(table: Table) -> Table:
+            for tenure in tenures:
+                table = table.released(tenure.shard, tenure.fence)
+            return table
+
+        await self._change(change)
+        for tenure in tenures:
+            if self.tenures.get(tenure.shard) is tenure:
+                del self.tenures[tenure.shard]
+
+    def forget(self, tenure: JetStreamTenure) -> None:
+        """Forget a tenure that could not be released; its lease ends by itself."""
+        if self.tenures.get(tenure.shard) is tenure:
+            del self.tenures[tenure.shard]
+
+    @property
+    def retry_seconds(self) -> float:
+        """Seconds until a round is tried again after an error."""
+        return min(0.5, self._lease_seconds / _RETRY_PART)
+
+    async def leave(self) -> None:
+        """Let the others know that this worker is gone, and has nothing. Raises BusError."""
+        await self._make_good()
+        await self._change(lambda table: table.without([self.worker]))
