@@ -1,7 +1,5 @@
 """`ah-server rollup-rules`: what it prints, and that vmalert takes it."""
 
-import shutil
-import subprocess
 import time
 
 import anyio
@@ -82,8 +80,7 @@ def test_those_of_a_store_are_recorded_and_vmalert_takes_the_file(rules, start_s
             await store.flush()
 
     anyio.run(fill)
-    program = shutil.which("vmalert") or shutil.which("vmalert-prod")
-    assert program, "it is in the package of VictoriaMetrics"
+    vmalert = pytest.importorskip("testkit.vmalert").Vmalert()
     path = tmp_path / "rollups.yml"
     for arguments, names in (
         (["--from-store"], {"ah_a", "ah_b"}),
@@ -93,11 +90,4 @@ def test_those_of_a_store_are_recorded_and_vmalert_takes_the_file(rules, start_s
         assert code == 0
         assert names is None or recorded(text) == names
         path.write_text(text)
-        done = subprocess.run(
-            [program, f"-rule={path}", "-dryRun"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        vmalert.check(path)

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from testkit import VictoriaMetricsServer
+from testkit.vmalert import Vmalert
 
 pytestmark = pytest.mark.service
 
@@ -63,3 +64,32 @@ def test_an_orderly_stop_loses_nothing(start_service):
     server.restart()
     (series,) = _export(server, "durable")
     assert series["values"] == [3.5]
+
+
+RULE = """groups:
+  - name: doubled
+    interval: 5m
+    rules:
+      - record: "testkit_doubled"
+        expr: "2 * testkit_single"
+"""
+
+
+def test_vmalert_checks_a_file_and_records_a_time_gone_by(victoria_metrics, tmp_path):
+    vmalert = Vmalert()
+    rules = tmp_path / "rules.yml"
+    rules.write_text(RULE.replace("2 *", "2 **"))
+    with pytest.raises(ValueError, match="vmalert ended with"):
+        vmalert.check(rules)
+    rules.write_text(RULE)
+    vmalert.check(rules)
+    start = int(time.time()) // 300 * 300_000 - 1_500_000
+    times = [start + n * 300_000 for n in range(4)]
+    line = {"metric": {"__name__": "testkit_single"}, "values": [1.5] * 4, "timestamps": times}
+    httpx.post(f"{victoria_metrics.url}/api/v1/import", content=json.dumps(line)).raise_for_status()
+    victoria_metrics.force_flush()
+    vmalert.replay(rules, url=victoria_metrics.url, start_ms=times[0], end_ms=times[-1])
+    victoria_metrics.force_flush()
+    (series,) = _export(victoria_metrics, "testkit_doubled")
+    assert series["values"] == [3.0] * 4
+    assert series["timestamps"] == times

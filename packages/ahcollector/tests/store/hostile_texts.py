@@ -18,6 +18,13 @@ HOSTILE = [
     "%22",
     "é\u4e2d\U0001f600",
     "\u202eemca",
+    # Texts that some normal form of Unicode would make equal.
+    "caf\u00e9",
+    "cafe\u0301",
+    "\u212b",
+    "\u00c5",
+    "\uff41\uff43me",
+    "acme\u200b",
     " acme",
     "acme",
     "ACME",

@@ -1,11 +1,17 @@
 """From what a range is answered, at the edges."""
 
+import json
+from urllib.parse import parse_qs
+
+import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ahcollector.store import Aggregate
 from ahcollector.store._range_plan import Source, range_expression, range_sources
+from ahcollector.store.victoria_metrics import VictoriaMetricsStore
+from ahcollector.testing import FakeClock
 
 NOW = 1_796_000_000_000
 DAY = 86_400_000
@@ -50,6 +56,44 @@ def test_a_rollup_is_never_coarser_than_the_step_and_samples_are_always_the_last
     assert FIVE not in found or step_ms >= 5 * MINUTE
     assert LONG not in found or step_ms >= HOUR
     assert aggregate is not Aggregate.LAST or found == (RAW,), "rollups have no newest value"
+
+
+def answers_every_step(request):
+    """Answer as VictoriaMetrics does for a series that has a sample in each step."""
+    form = {name: value for name, [value] in parse_qs(request.content.decode()).items()}
+    start, end, step = (int(float(form[name]) * 1_000) for name in ("start", "end", "step"))
+    values = [[at / 1_000, "1"] for at in range(start, end + 1, step)]
+    result = [{"metric": {"company_id": "acme"}, "values": values}]
+    answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+    return httpx.Response(200, content=json.dumps(answer).encode())
+
+
+@pytest.mark.anyio
+@settings(max_examples=40)
+@given(
+    age_ms=st.integers(0, 100 * DAY),
+    steps=st.one_of(st.integers(1, 12_000), st.sampled_from([11_000, 11_001])),
+    more_ms=st.integers(0, 29_999),
+    step_ms=st.one_of(st.integers(29_000, 60_000), st.integers(1, DAY)),
+    aggregate=st.sampled_from(list(Aggregate)),
+)
+async def test_a_range_is_at_most_eleven_thousand_points_in_its_bounds_or_refused(
+    age_ms, steps, more_ms, step_ms, aggregate
+):
+    start = NOW - age_ms
+    span_ms = (steps - 1) * step_ms + more_ms % step_ms
+    store = VictoriaMetricsStore(
+        url="http://victoria.test",
+        transport=httpx.MockTransport(answers_every_step),
+        clock=FakeClock(NOW / 1_000),
+    )
+    asked = {"start_ms": start, "end_ms": start + span_ms, "step_ms": step_ms}
+    if step_ms < 30_000 or steps > 11_000:
+        with pytest.raises(ValueError, match=r"at least 30000|at most 11000"):
+            await store.range("acme", "web-1", "x", **asked, aggregate=aggregate)
+        return
+    [series] = await store.range("acme", "web-1", "x", **asked, aggregate=aggregate)
+    assert [at for at, _ in series.points] == [start + n * step_ms for n in range(steps)]
 
 
 def expression(source, aggregate):

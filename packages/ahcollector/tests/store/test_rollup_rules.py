@@ -1,11 +1,10 @@
 """The rule file for vmalert: what it says, that vmalert takes it, and that it records the truth."""
 
-import shutil
-import subprocess
 import time
-from datetime import UTC, datetime
+from functools import partial
 from itertools import product
 
+import anyio
 import pytest
 
 from ahcollector.store import Aggregate, MemoryStore
@@ -55,23 +54,16 @@ def test_no_name_can_be_more_than_a_name():
     }
 
 
-def vmalert(*arguments):
-    program = shutil.which("vmalert") or shutil.which("vmalert-prod")
-    assert program, "it is in the package of VictoriaMetrics"
-    return subprocess.run(
-        [program, *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
-
-
 @pytest.mark.service
-def test_vmalert_takes_the_file_and_would_not_take_any(tmp_path, victoria_metrics):
+@pytest.mark.usefixtures("victoria_metrics")
+def test_vmalert_takes_the_file_and_would_not_take_any(tmp_path):
+    vmalert = pytest.importorskip("testkit.vmalert").Vmalert()
     rules = tmp_path / "rollups.yml"
     rules.write_text(rollup_rules(["cpu_percent", "disk_used_bytes"]))
-    taken = vmalert(f"-rule={rules}", "-dryRun")
-    assert taken.returncode == 0, taken.stderr
+    vmalert.check(rules)
     rules.write_text(rollup_rules(["cpu_percent"]).replace("[5m]", "[5m"))
-    refused = vmalert(f"-rule={rules}", "-dryRun")
-    assert refused.returncode != 0
+    with pytest.raises(ValueError, match="vmalert ended with"):
+        vmalert.check(rules)
 
 
 @pytest.mark.anyio
@@ -85,6 +77,7 @@ async def test_what_vmalert_records_answers_long_ranges_as_the_samples_would(
     """
     testkit = pytest.importorskip("testkit.victoria_metrics")
     server = start_service(testkit.VictoriaMetricsServer)
+    vmalert = pytest.importorskip("testkit.vmalert").Vmalert()
     now = round(time.time() * 1000)
     start = (now - 60 * DAY) // DAY * DAY
     # Three hours each, two months, three weeks and a week and a day ago.
@@ -107,17 +100,11 @@ async def test_what_vmalert_records_answers_long_ranges_as_the_samples_would(
         await store.write(batches)
         await store.flush()
         for begin in begins:
-            done = vmalert(
-                f"-rule={rules}",
-                f"-datasource.url={server.url}",
-                f"-remoteWrite.url={server.url}",
-                "-remoteWrite.flushInterval=100ms",
-                "-replay.rulesDelay=200ms",
-                "-replay.disableProgressBar",
-                f"-replay.timeFrom={at(begin)}",
-                f"-replay.timeTo={at(begin + 3 * HOUR)}",
+            await anyio.to_thread.run_sync(
+                partial(
+                    vmalert.replay, rules, url=server.url, start_ms=begin, end_ms=begin + 3 * HOUR
+                )
             )
-            assert done.returncode == 0, done.stderr
         await store.flush()
         await store._http.post_form(
             "/api/v1/admin/tsdb/delete_series", {"match[]": '{__name__="ah_cpu_percent"}'}
@@ -140,7 +127,3 @@ async def test_what_vmalert_records_answers_long_ranges_as_the_samples_would(
                 for (_, value), (_, wanted) in zip(ours.points, theirs.points, strict=True):
                     assert value == pytest.approx(wanted, rel=1e-9), asked
         assert await store.series("acme") == []
-
-
-def at(unix_ms):
-    return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -291,17 +291,19 @@ async def test_a_full_disk_is_temporary_and_nothing_is_half_stored(start_service
 @pytest.mark.fault
 async def test_series_over_a_limit_of_its_own_are_seen_by_the_watch(start_service):
     """C4: -storage.maxHourlySeries drops new series with a 204."""
-    server = start_service(VictoriaMetricsServer, flags=["-storage.maxHourlySeries=5"])
+    server = start_service(VictoriaMetricsServer, flags=["-storage.maxHourlySeries=50"])
     company, t = next(COMPANIES), now_ms()
     async with VictoriaMetricsStore(url=server.url) as store:
         [warning] = await store.check()
-        assert "over 5 series in an hour (-storage.maxHourlySeries)" in warning
+        assert "over 50 series in an hour (-storage.maxHourlySeries)" in warning
         await store.drops.look()
         await store.write(
-            [samples([(t, 1.0)], company_id=company, name=f"ah_{n}") for n in range(9)]
+            [samples([(t, 1.0)], company_id=company, name=f"ah_{n}") for n in range(99)]
         )
-        assert await rises(store, "hourly_limit") == 5
-        assert len(await newest(store, company)) == 4
+        dropped = await rises(store, "hourly_limit")
+        # About fifty: the limit is kept by a filter that may take a series for a known one.
+        assert 40 < dropped < 60
+        assert len(await newest(store, company)) == 99 - dropped
         # Full, it drops the probe of another door too, and says so where we say that it is gone.
         with pytest.raises(TemporaryStoreError, match="did not show it"):
             await store.check(limits=attrs.evolve(DEFAULT, labels_per_series=5))
