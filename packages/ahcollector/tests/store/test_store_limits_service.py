@@ -409,3 +409,42 @@ async def test_a_company_of_more_series_than_can_be_listed_is_deleted(start_serv
         assert await store.delete_company(company) == 0
         assert "raise -search.maxSeries" in caplog.text
         assert await newest(store, company) == []
+
+
+async def test_a_deleted_series_that_comes_back_can_be_read(start_service):
+    server = start_service(VictoriaMetricsServer)
+    company, t = next(COMPANIES), now_ms()
+    async with VictoriaMetricsStore(url=server.url) as store:
+        for n in range(3):
+            # The same sample as before its deletion, and one that is newer.
+            await store.write([samples([(t, 1.0), (t + n, float(n))], company_id=company)])
+            [(_, at, value)] = await newest(store, company)
+            assert (at, value) == (t + n, float(n))
+            assert await store.delete_company(company) == 1
+            assert await newest(store, company) == []
+
+
+@pytest.mark.fault
+async def test_labels_that_look_alike_in_a_text_are_series_of_their_own(store):
+    """C26."""
+    company, t = next(COMPANIES), now_ms()
+    own = [
+        (("a", "bc"),),
+        (("ab", "c"),),
+        (("a", "b"), ("c", "d")),
+        (("a", "b,c=d"),),
+        (("a", 'b",c="d'),),
+        (("a", "b\n"), ("c", "d")),
+        (("a", "b\nc=d"),),
+        (("a", "b\x00c\x01d"),),
+        (("a", "b\x01c\x00d"),),
+        (("a", "b\x00"), ("c", "\x01d")),
+    ]
+    await store.write(
+        [
+            samples([(t, float(n))], company_id=company, labels=labels)
+            for n, labels in enumerate(own)
+        ]
+    )
+    found = {labels[3:]: value for labels, _, value in await newest(store, company)}
+    assert found == {labels: float(n) for n, labels in enumerate(own)}
