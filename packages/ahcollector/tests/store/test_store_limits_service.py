@@ -233,9 +233,8 @@ async def taken(store, batch):
 
 
 @PROTOCOLS
-@pytest.mark.fault
 async def test_too_many_writers_at_once_are_told_to_come_later(start_service, protocol):
-    """C4: nothing of it is lost, and nothing stored."""
+    """It is temporary: nothing is lost."""
     server = start_service(
         VictoriaMetricsServer,
         flags=["-maxConcurrentInserts=1", "-insert.maxQueueDuration=200ms"],
@@ -267,9 +266,8 @@ class FillingDisk(VictoriaMetricsServer):
 
 
 @PROTOCOLS
-@pytest.mark.fault
 async def test_a_full_disk_is_temporary_and_nothing_is_half_stored(start_service, protocol):
-    """C8: it is read-only then, and answers its queries."""
+    """It is read-only then, and goes on answering queries."""
     server = start_service(FillingDisk)
     company, t = next(COMPANIES), now_ms()
     batches = [samples([(t + n, 1.0)], company_id=company, name=f"ah_{n}") for n in range(50)]

@@ -35,6 +35,8 @@ vm_rows_ignored_total{reason="too_many_labels"} 2
 vm_rows_ignored_total{reason="too_long_label_value"} 3
 vm_rows_ignored_total{reason="too_long_label_name"} 4
 vm_rows_ignored_total{reason="hourly_limit_exceeded"} 5
+vm_hourly_series_limit_rows_dropped_total 5
+vm_rows_ignored_total{reason="small_timestamp",path="/data"} 8
 vm_rows_ignored_total{reason="invalid_raw_metric_name"} 6
 vm_rows_ignored_total{reason="what nobody knows yet"} 1e3
 """
@@ -68,6 +70,7 @@ def test_flags_and_counts_are_read_by_version():
         "labels_dropped": 2,
         "label_cut": 7,
         "hourly_limit": 5,
+        "too_old": 8,
         "other": 1_006,
     }
 

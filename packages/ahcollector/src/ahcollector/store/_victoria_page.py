@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
@@ -25,7 +26,7 @@ _log = logging.getLogger("ahcollector.store")
 _SERIES = re.compile(r"([a-zA-Z_]\w*)(?:\{(.*)\})? (\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
-# Counters without labels, by the reason that is told of them.
+# Counters of one reason each.
 _PLAIN: Final = {
     "vm_metrics_with_dropped_labels_total": "labels_dropped",
     "vm_too_long_label_names_total": "label_cut",
@@ -33,6 +34,7 @@ _PLAIN: Final = {
     "vm_hourly_series_limit_rows_dropped_total": "hourly_limit",
     "vm_daily_series_limit_rows_dropped_total": "daily_limit",
     "vm_relabel_metrics_dropped_total": "relabeled",
+    "vm_rows_invalid_total": "invalid",
 }
 # Reasons of `vm_rows_ignored_total`; newer versions count more of what they drop here.
 _IGNORED: Final = {
@@ -88,20 +90,22 @@ def read_page(page: bytes) -> StorePage:
         ValueError: It is not VictoriaMetrics'.
     """
     flags: dict[str, str] = {}
-    dropped: dict[str, int] = {}
+    plain: Counter[str] = Counter()
+    ignored: Counter[str] = Counter()
     started = ""
     for name, labels, value in _series(page):
         if name == "flag":
             flags[labels.get("name", "")] = labels.get("value", "")
         elif name == "vm_app_start_timestamp":
             started = value
-        else:
-            reason = _reason(name, labels)
-            if reason is not None:
-                dropped[reason] = dropped.get(reason, 0) + _count(value)
+        elif name == "vm_rows_ignored_total":
+            ignored[_IGNORED.get(labels.get("reason", ""), _OTHER)] += _count(value)
+        elif name in _PLAIN:
+            plain[_PLAIN[name]] += _count(value)
     if not started:
         raise ValueError("its metrics page does not tell when it was started")
-    return StorePage(flags=flags, dropped=dropped, started=started)
+    # The greater of both: a version that has both counts the same rows in each.
+    return StorePage(flags=flags, dropped=plain | ignored, started=started)
 
 
 def _series(page: bytes) -> Iterator[tuple[str, dict[str, str], str]]:
@@ -110,14 +114,6 @@ def _series(page: bytes) -> Iterator[tuple[str, dict[str, str], str]]:
         if found is not None:
             name, labels, value = found.groups()
             yield name, dict(_LABEL.findall(labels or "")), value
-
-
-def _reason(name: str, labels: Mapping[str, str]) -> str | None:
-    if name == "vm_rows_ignored_total":
-        return _IGNORED.get(labels.get("reason", ""), _OTHER)
-    if name == "vm_rows_invalid_total":
-        return "invalid"
-    return _PLAIN.get(name)
 
 
 def _count(value: str) -> int:
