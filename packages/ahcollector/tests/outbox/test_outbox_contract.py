@@ -1,6 +1,7 @@
-"""Memory and file keep the contract of the outbox."""
+"""Memory, file and Redis keep the contract of the outbox."""
 
 import os
+import uuid
 
 import pytest
 
@@ -8,12 +9,13 @@ from ahcollector.outbox import FileOutbox, MemoryOutbox, OutboxBounds
 from ahcollector.testing.contracts import OutboxContract
 
 T0 = 1_700_000_000.0
+BOUNDS = OutboxBounds(dead_max=100)
 
 
 @pytest.mark.anyio
 class TestMemoryOutbox(OutboxContract):
-    async def new(self, *, dead_max=100):
-        return MemoryOutbox(bounds=OutboxBounds(dead_max=dead_max))
+    async def new(self, bounds=BOUNDS):
+        return MemoryOutbox(bounds=bounds)
 
 
 @pytest.mark.anyio
@@ -24,8 +26,8 @@ class TestFileOutbox(OutboxContract):
     def _directory(self, tmp_path):
         self.directory = tmp_path / "outbox"
 
-    async def new(self, *, dead_max=100):
-        self.bounds = OutboxBounds(dead_max=dead_max)
+    async def new(self, bounds=BOUNDS):
+        self.bounds = bounds
         return await FileOutbox.open(self.directory, now=T0, bounds=self.bounds)
 
     async def reopen(self, outbox):
@@ -33,3 +35,35 @@ class TestFileOutbox(OutboxContract):
         os.close(outbox._lock_descriptor)
         outbox._lock_descriptor = None
         return await FileOutbox.open(self.directory, now=T0, bounds=self.bounds)
+
+
+@pytest.mark.anyio
+@pytest.mark.service
+class TestRedisOutbox(OutboxContract):
+    durable = True
+
+    @pytest.fixture(autouse=True)
+    async def _redis(self, redis_server, anyio_backend):
+        from ahcollector.redis import RedisClient, RedisConfig
+
+        prefix = f"test-{uuid.uuid4().hex}:"
+        config = RedisConfig(port=redis_server.port, prefix=prefix, timeout_seconds=5)
+        clients = self.clients = []
+
+        def client():
+            clients.append(RedisClient(config=config))
+            return clients[-1]
+
+        self.client = client
+        yield
+        for one in clients:
+            await one.aclose()
+
+    async def new(self, bounds=BOUNDS):
+        from ahcollector.outbox.redis import RedisOutbox
+
+        self.bounds = bounds
+        return RedisOutbox(client=self.client(), bounds=bounds)
+
+    async def reopen(self, outbox):
+        return await self.new(self.bounds)

@@ -291,6 +291,9 @@ async def test_without_the_lease_nothing_is_sent():
         async def hold(self):
             return None
 
+        async def drop(self, newest):
+            pass
+
     world = World(lease=Elsewhere())
     await world.append(1)
     await world.run(10)

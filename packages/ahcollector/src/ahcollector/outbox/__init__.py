@@ -13,6 +13,8 @@ from ahcollector.outbox.base import (
     SenderLease,
     reason_kind,
 )
+from ahcollector.outbox.choice import OpenedOutbox, OutboxBackend, choose_backend, open_outbox
+from ahcollector.outbox.discard import DiscardOutbox
 from ahcollector.outbox.file import FileOutbox
 from ahcollector.outbox.lease import LocalLease
 from ahcollector.outbox.memory import MemoryOutbox
@@ -24,15 +26,20 @@ __all__ = [
     "REASON_REJECTED",
     "REASON_UNREADABLE",
     "DeadLetter",
+    "DiscardOutbox",
     "FileOutbox",
     "LocalLease",
     "MemoryOutbox",
+    "OpenedOutbox",
     "Outbox",
+    "OutboxBackend",
     "OutboxBounds",
     "OutboxEntry",
     "OutboxSender",
     "OutboxStats",
     "SendRound",
     "SenderLease",
+    "choose_backend",
+    "open_outbox",
     "reason_kind",
 ]

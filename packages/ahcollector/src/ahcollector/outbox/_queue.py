@@ -6,13 +6,13 @@ Nothing here waits or touches a disk; times come in as arguments.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Final
 
 import attrs
 
-from ahcollector.errors import FencedOutboxError
+from ahcollector.errors import FencedOutboxError, OutboxError
 from ahcollector.outbox.base import DeadLetter, OutboxEntry, OutboxStats
 from ahwire import Event
 
@@ -22,6 +22,7 @@ __all__ = [
     "OutboxBounds",
     "Queue",
     "entry_of",
+    "full_of",
     "full_text",
     "letter_of",
     "stats_of",
@@ -36,12 +37,14 @@ class OutboxBounds:
 
     Attributes:
         events_max: Events in the queue; more are refused, so that their source keeps them.
+        events_bytes_max: Bytes of these; more are refused too.
         dead_max: Dead letters; the oldest go.
         dead_bytes_max: Bytes of their bodies; the oldest go.
         dead_retention_seconds: Age of dead letters.
     """
 
     events_max: int = 1_000_000
+    events_bytes_max: int = 512 * 1024 * 1024
     dead_max: int = 100_000
     dead_bytes_max: int = 64 * 1024 * 1024
     dead_retention_seconds: float = 30 * 86_400.0
@@ -68,6 +71,8 @@ class Queue:
     def __init__(self) -> None:
         self._entries: OrderedDict[str, OutboxEntry] = OrderedDict()
         self._recent: OrderedDict[str, None] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+        self.bytes = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -87,7 +92,20 @@ class Queue:
     def add(self, entries: Iterable[OutboxEntry]) -> None:
         """Put entries at the end."""
         for entry in entries:
-            self._entries.setdefault(entry.event.event_id, entry)
+            event_id = entry.event.event_id
+            if event_id not in self._entries:
+                self._entries[event_id] = entry
+                self._sizes[event_id] = _size_of(entry)
+                self.bytes += self._sizes[event_id]
+
+    def fitting(self, entries: Sequence[OutboxEntry], bounds: OutboxBounds) -> int:
+        """Return how many of these entries, from the first on, there is room for."""
+        size = self.bytes
+        for number, entry in enumerate(entries):
+            size += _size_of(entry)
+            if len(self._entries) + number >= bounds.events_max or size > bounds.events_bytes_max:
+                return number
+        return len(entries)
 
     def first(self, limit: int) -> list[OutboxEntry]:
         """Return the oldest entries."""
@@ -105,15 +123,19 @@ class Queue:
     def take(self, event_ids: Iterable[str]) -> None:
         """Remove entries; the ids are no more remembered."""
         for event_id in event_ids:
-            self._entries.pop(event_id, None)
+            self._remove(event_id)
 
     def delivered(self, event_ids: Iterable[str]) -> None:
         """Remove entries and remember their ids, so that a late repeat is not sent again."""
         for event_id in event_ids:
-            self._entries.pop(event_id, None)
+            self._remove(event_id)
             self._recent[event_id] = None
         while len(self._recent) > _RECENT_IDS_MAX:
             self._recent.popitem(last=False)
+
+    def _remove(self, event_id: str) -> None:
+        self._entries.pop(event_id, None)
+        self.bytes -= self._sizes.pop(event_id, 0)
 
     @property
     def recent_ids(self) -> list[str]:
@@ -190,12 +212,22 @@ class DeadLetters:
         return result
 
 
-def full_text(events_max: int) -> str:
+def full_text(depth: int, size: int, bounds: OutboxBounds) -> str:
     """Return what the error of a full outbox says."""
     return (
-        f"the outbox holds {events_max} events, which is its bound: the hub has not taken any for "
-        "long; events wait at their source until it does"
+        f"the outbox holds {depth} events of {size} bytes, and its bounds are {bounds.events_max} "
+        f"events and {bounds.events_bytes_max} bytes: the hub has not taken any for long; events "
+        "wait at their source until it does"
     )
+
+
+def full_of(queue: Queue, bounds: OutboxBounds) -> OutboxError:
+    """Return the error of a full outbox."""
+    return OutboxError(full_text(len(queue), queue.bytes, bounds))
+
+
+def _size_of(entry: OutboxEntry) -> int:
+    return len(entry.event.to_json())
 
 
 def letter_of(entry: OutboxEntry, reason: str, now: float) -> DeadLetter:

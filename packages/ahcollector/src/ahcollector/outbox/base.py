@@ -2,6 +2,8 @@
 
 The law that every implementation keeps:
 
+* The queue is bounded by count and bytes: what does not fit is refused, and its source keeps it.
+  Its age is bounded by whoever calls `expire`.
 * `append` returns only when the events are as durable as the implementation can make them; an event
   whose id it holds, or handed over a short while ago, is ignored. So whoever appends may repeat it.
 * `peek` gives the order of `append`. An event leaves the queue by `ack`, or becomes a dead letter
@@ -64,7 +66,8 @@ class DeadLetter:
     """An event that was not delivered.
 
     Attributes:
-        letter_id: The event's id; for an unreadable one an id made from its bytes.
+        letter_id: The event's id; for an unreadable one the id it was kept under, or where there
+            is none one made from its bytes.
         body: The event's canonical JSON, or whatever there was in its place.
         reason: One of the ``REASON_`` words, with detail after a colon.
         enqueued_at: When it was appended; None when that is unknown.
@@ -89,9 +92,10 @@ class OutboxStats:
         oldest_age_seconds: Age of the oldest of them; 0.0 when there is none.
         dead: Dead letters held.
         dead_bytes: Size of their bodies.
-        dead_dropped: Dead letters pushed out by the bounds since the outbox was opened.
-        damaged_lines: Pieces of stored data that could not be read and were kept aside since the
-            outbox was opened; always 0 where nothing is stored.
+        dead_dropped: Dead letters pushed out by the bounds since the outbox was opened; of an
+            outbox that processes share, by all of them since it was first used.
+        damaged_lines: Pieces of stored data that could not be read and were kept aside, or of which
+            only the id was left, over the same time; always 0 where nothing is stored.
     """
 
     depth: int
@@ -118,7 +122,10 @@ class Outbox(Protocol):
         ...
 
     async def peek(self, limit: int) -> list[OutboxEntry]:
-        """Return the oldest `limit` entries without changing anything."""
+        """Return the oldest entries, at most `limit`, and fewer where they are large.
+
+        It takes nothing away but what is damaged; an empty list means that nothing waits.
+        """
         ...
 
     async def ack(self, event_ids: Collection[str], fence: int | None) -> int:
@@ -157,7 +164,11 @@ class Outbox(Protocol):
     async def replay(self, letter_ids: Collection[str] | None, now: float) -> int:
         """Put dead letters back at the end of the queue, as if appended now; None means all.
 
-        Returns how many went back; those not replayable stay.
+        Returns how many went back: the oldest first, as far as there is room; those not replayable
+        stay.
+
+        Raises:
+            OutboxError: Also when there is no room for the first of them.
         """
         ...
 
@@ -174,9 +185,19 @@ class SenderLease(Protocol):
     """Who may send now. A sender without one is alone by other means (one process, one lock)."""
 
     async def hold(self) -> int | None:
-        """Take or renew the lease; return its fencing token, None when another holds it."""
+        """Take or renew the lease; return its fencing token, None when another holds it.
+
+        Cheap enough to be called before each request.
+
+        Raises:
+            OutboxError: Nobody can say now who holds it.
+        """
         ...
 
     async def drop(self, newest: int | None) -> None:
-        """Give the lease up after a refusal; the next token must be above `newest`."""
+        """Give the lease up, after a refusal too; the next token must be above `newest`.
+
+        Raises:
+            OutboxError: Others were not told; it is given up here, and ends there by itself.
+        """
         ...

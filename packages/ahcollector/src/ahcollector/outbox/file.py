@@ -33,7 +33,7 @@ from ahcollector.outbox._queue import (
     FenceGuard,
     OutboxBounds,
     entry_of,
-    full_text,
+    full_of,
     letter_of,
     stats_of,
 )
@@ -159,8 +159,8 @@ class FileOutbox:
         """Make events durable."""
         async with self._turn:
             entries = self._queue.new(self._letters.without(events), now)
-            if len(self._queue) + len(entries) > self._bounds.events_max:
-                raise OutboxError(full_text(self._bounds.events_max))
+            if self._queue.fitting(entries, self._bounds) < len(entries):
+                raise full_of(self._queue, self._bounds)
             if not entries:
                 return 0
             await self._disk(lambda: self._write_queue(list(map(append_line, entries)), sync=True))
@@ -231,13 +231,17 @@ class FileOutbox:
             if not letters:
                 return 0
             entries = [entry_of(letter, now) for letter in letters]
-            ids = [letter.letter_id for letter in letters]
+            room = self._queue.fitting(entries, self._bounds)
+            if not room:
+                raise full_of(self._queue, self._bounds)
+            entries = entries[:room]
+            ids = [entry.event.event_id for entry in entries]
             await self._disk(lambda: self._write_queue(list(map(append_line, entries)), sync=True))
             self._queue.add(entries)
             await self._disk(lambda: self._write_letters([ids_line("drop", ids)]))
             self._letters.take(ids)
             await self._compact()
-            return len(letters)
+            return room
 
     async def purge(self, letter_ids: Collection[str] | None) -> int:
         """Delete dead letters."""

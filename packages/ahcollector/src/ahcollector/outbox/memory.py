@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ahcollector.errors import OutboxError
 from ahcollector.outbox._queue import (
     DeadLetters,
     FenceGuard,
     OutboxBounds,
     Queue,
     entry_of,
-    full_text,
+    full_of,
     letter_of,
     stats_of,
 )
@@ -38,8 +37,8 @@ class MemoryOutbox:
     async def append(self, events: Sequence[Event], now: float) -> int:
         """Add events."""
         entries = self._queue.new(self._letters.without(events), now)
-        if len(self._queue) + len(entries) > self._bounds.events_max:
-            raise OutboxError(full_text(self._bounds.events_max))
+        if self._queue.fitting(entries, self._bounds) < len(entries):
+            raise full_of(self._queue, self._bounds)
         self._queue.add(entries)
         return len(entries)
 
@@ -85,9 +84,13 @@ class MemoryOutbox:
     async def replay(self, letter_ids: Collection[str] | None, now: float) -> int:
         """Put dead letters back."""
         letters = [letter for letter in self._letters.chosen(letter_ids) if letter.replayable]
-        self._queue.add(entry_of(letter, now) for letter in letters)
-        self._letters.take(letter.letter_id for letter in letters)
-        return len(letters)
+        entries = [entry_of(letter, now) for letter in letters]
+        room = self._queue.fitting(entries, self._bounds)
+        if letters and not room:
+            raise full_of(self._queue, self._bounds)
+        self._queue.add(entries[:room])
+        self._letters.take(letter.letter_id for letter in letters[:room])
+        return room
 
     async def purge(self, letter_ids: Collection[str] | None) -> int:
         """Delete dead letters."""

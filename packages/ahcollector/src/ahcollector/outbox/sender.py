@@ -76,9 +76,9 @@ class OutboxSender:
     * A batch refused for good is sent one event at a time, and those refused alone become dead
       letters: one bad event never stands in the way of the others.
     * Events older than the retention become dead letters (``expired``).
-    * Without the lease, nothing is sent. A fence refused by hub or outbox drops the lease and keeps
-      every event.
-
+    * Without the lease, nothing is sent; it is renewed before each request. A fence refused by hub
+      or outbox drops the lease and keeps every event. The lease is given up at the end, and before
+      a wait of more than `lease_idle_seconds`, so that another process can try meanwhile.
     * After an outage the backlog is not poured out: batches are spread at random over about
       `backoff_max_seconds`, but at most `poll_seconds` apart, so that a hub that comes back to many
       senders is not pushed over again.
@@ -98,6 +98,7 @@ class OutboxSender:
         backoff_max_seconds: Largest step.
         retention_seconds: After this an event is no more worth sending.
         last_send_seconds: How long `run` may go on sending after it was cancelled.
+        lease_idle_seconds: Longest wait after a failure for which the lease is kept.
 
     Raises:
         ValueError: `batch_max` is outside 1 to 200.
@@ -118,6 +119,7 @@ class OutboxSender:
         backoff_max_seconds: float = 300.0,
         retention_seconds: float = 86_400.0,
         last_send_seconds: float = 3.0,
+        lease_idle_seconds: float = 5.0,
     ) -> None:
         if not 1 <= batch_max <= MAX_EVENTS_PER_REQUEST:
             raise ValueError(
@@ -133,20 +135,25 @@ class OutboxSender:
         self._backoff = Backoff(backoff_min_seconds, backoff_max_seconds, rng)
         self._retention_seconds = retention_seconds
         self._last_send_seconds = last_send_seconds
+        self._lease_idle_seconds = lease_idle_seconds
         self._backoff_max_seconds = backoff_max_seconds
         self._rng = rng
         self._failing = False
         self._pace_seconds = 0.0
+        self._dead_dropped: int | None = None
 
     async def run(self) -> None:
         """Send until cancelled; then once more, for at most `last_send_seconds`."""
         try:
             while True:
                 turn = await self.send_once()
+                if turn.wait_seconds > max(self._poll_seconds, self._lease_idle_seconds):
+                    await self._drop_lease(None)
                 await self._clock.sleep(turn.wait_seconds)
         finally:
             with anyio.move_on_after(self._last_send_seconds, shield=True):
                 await self.send_once()
+                await self._drop_lease(None)
 
     async def send_once(self) -> SendRound:
         """Take one turn: expire, send one batch, settle it. Failures are told by the result."""
@@ -183,11 +190,13 @@ class OutboxSender:
         if self._lease is not None:
             fence = await self._lease.hold()
             if fence is None:
+                # Another sends; how much waits is told by each, so that no figure is left over.
+                await self._tell_state(self._clock.time(), counts=False)
                 return False
         now = self._clock.time()
         expired = await self._outbox.expire(now - self._retention_seconds, now)
         self._count_dead(counts, REASON_EXPIRED, expired)
-        await self._tell_depth(now)
+        await self._tell_state(now)
         entries = await self._outbox.peek(self._batch_max)
         if not entries:
             return False
@@ -200,7 +209,7 @@ class OutboxSender:
             if not _is_odd(error) or len(events) == 1:
                 raise
             await self._find_odd(events, fence, counts, error)
-        depth = await self._tell_depth(self._clock.time())
+        depth = await self._tell_state(self._clock.time())
         if self._failing:
             self._failing = False
             _log.info("the hub answers again", extra={"depth": depth})
@@ -209,6 +218,8 @@ class OutboxSender:
         return depth > 0
 
     async def _send(self, events: Sequence[Event], fence: int | None, counts: Counter[str]) -> None:
+        if self._lease is not None and await self._lease.hold() != fence:
+            raise _TryLater("lease_lost")
         reply = await self._hub.send_events(events, fence)
         await self._settle(events, reply, fence, counts)
 
@@ -319,15 +330,25 @@ class OutboxSender:
             counts["dead"] += number
             self._metrics.inc(names.OUTBOX_DEAD_LETTER, number, reason=reason)
 
-    async def _tell_depth(self, now: float) -> int:
+    async def _tell_state(self, now: float, *, counts: bool = True) -> int:
         stats = await self._outbox.stats(now)
+        dropped = stats.dead_dropped - (self._dead_dropped or 0)
+        # What was dropped before the first look was counted by whoever sent then.
+        if counts and dropped > 0 and self._dead_dropped is not None:
+            self._metrics.inc(names.OUTBOX_DEAD_LETTERS_DROPPED, dropped)
+        self._dead_dropped = stats.dead_dropped
         self._metrics.set(names.OUTBOX_DEPTH, stats.depth)
         self._metrics.set(names.OUTBOX_OLDEST_AGE, stats.oldest_age_seconds)
         return stats.depth
 
     async def _drop_lease(self, newest: int | None) -> None:
-        if self._lease is not None:
+        if self._lease is None:
+            return
+        try:
             await self._lease.drop(newest)
+        except OutboxError as error:
+            # It is given up here, and ends by itself where it is kept.
+            _log.warning("lease not given up", extra={"error": str(error)})
 
     def _failed(
         self, counts: Counter[str], kind: str, retry_after_seconds: float | None, text: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from ahcollector.errors import FencedOutboxError
+from ahcollector.errors import FencedOutboxError, OutboxError
+from ahcollector.outbox import OutboxBounds
 from ahcollector.outbox.base import Outbox
 from ahcollector.testing._contracts._expect import expect
 from ahwire import Event, EventType
@@ -12,6 +13,7 @@ from ahwire import Event, EventType
 __all__ = ["OutboxContract", "event"]
 
 T0 = 1_700_000_000.0
+BOUNDS = OutboxBounds(dead_max=100)
 
 
 def event(number: int, *, text: str = "") -> Event:
@@ -34,8 +36,8 @@ class OutboxContract:
 
     durable = False
 
-    async def new(self, *, dead_max: int = 100) -> Outbox:
-        """Return an empty outbox with this bound of dead letters, kept for 30 days."""
+    async def new(self, bounds: OutboxBounds = BOUNDS) -> Outbox:
+        """Return an empty outbox of these bounds."""
         raise NotImplementedError
 
     async def reopen(self, outbox: Outbox) -> Outbox:
@@ -131,7 +133,7 @@ class OutboxContract:
 
     async def test_dead_letters_are_bounded(self) -> None:
         """The oldest go, counted: beyond the number, and beyond their retention."""
-        outbox = await self.new(dead_max=3)
+        outbox = await self.new(OutboxBounds(dead_max=3))
         await outbox.append([event(number) for number in range(6)], T0)
         for number in range(5):
             await outbox.dead([event(number).event_id], "rejected", T0 + number, None)
@@ -158,6 +160,10 @@ class OutboxContract:
         third = await outbox.dead_letters(after=second[-1].letter_id, limit=2)
         found = [Event.from_json(letter.body).seq for letter in first + second + third]
         assert found == [0, 1, 2, 3, 4]
+        assert await outbox.dead_letters(after=third[-1].letter_id) == []
+        await outbox.purge([first[-1].letter_id])
+        behind_what_is_gone = await outbox.dead_letters(after=first[-1].letter_id, limit=1)
+        assert behind_what_is_gone == first[:1]
 
     async def test_an_old_fence_is_refused_and_changes_nothing(self) -> None:
         """C20: who lost the lease can neither acknowledge nor bury."""
@@ -171,6 +177,102 @@ class OutboxContract:
         assert await self.ids(outbox) == [1, 2]
         assert await outbox.ack([event(1).event_id], 7) == 1
         assert await outbox.ack([event(2).event_id], None) == 1
+
+    async def test_a_full_outbox_refuses_and_keeps_what_it_has(self) -> None:
+        """All of an append, or nothing of it."""
+        outbox = await self.new(OutboxBounds(events_max=2))
+        await outbox.append([event(1)], T0)
+        with expect(OutboxError):
+            await outbox.append([event(2), event(3)], T0)
+        assert await self.ids(await self.again(outbox)) == [1]
+
+    async def test_a_full_outbox_has_room_again(self) -> None:
+        """Known events are no reason to refuse, and what left made room."""
+        outbox = await self.new(OutboxBounds(events_max=2))
+        await outbox.append([event(1), event(2)], T0)
+        assert await outbox.append([event(1), event(2)], T0) == 0
+        await outbox.ack([event(1).event_id], None)
+        assert await outbox.append([event(1), event(2), event(3)], T0) == 1
+        assert await self.ids(outbox) == [2, 3]
+        await outbox.dead([event(2).event_id], "rejected", T0, None)
+        assert await outbox.append([event(4)], T0) == 1
+        with expect(OutboxError):
+            await outbox.append([event(5)], T0)
+
+    async def test_the_queue_is_bounded_by_bytes(self) -> None:
+        """Whatever was appended, acknowledged and replayed before."""
+        size = len(event(1, text="x" * 1_000).to_json())
+        outbox = await self.new(OutboxBounds(events_bytes_max=2 * size + 500))
+        for turn in range(5):
+            first, second = (event(2 * turn + n, text="x" * 1_000) for n in (1, 2))
+            assert await outbox.append([first, second], T0) == 2
+            with expect(OutboxError):
+                await outbox.append([event(100, text="x" * 1_000)], T0)
+            await outbox.dead([first.event_id], "rejected", T0, None)
+            await outbox.ack([second.event_id], None)
+            assert await outbox.replay(None, T0) == 1
+            assert await outbox.ack([first.event_id], None) == 1
+        assert (await outbox.stats(T0)).depth == 0
+
+    async def test_dead_letters_are_bounded_by_bytes(self) -> None:
+        """The oldest go."""
+        size = len(event(1, text="x" * 1_000).to_json())
+        outbox = await self.new(OutboxBounds(dead_bytes_max=3 * size + 500))
+        await outbox.append([event(number, text="x" * 1_000) for number in range(5)], T0)
+        for number in range(5):
+            await outbox.dead([event(number).event_id], "rejected", T0, None)
+        outbox = await self.again(outbox)
+        assert await self.dead_ids(outbox) == [2, 3, 4]
+        assert (await outbox.stats(T0)).dead_bytes == 3 * size
+
+    async def test_letters_go_back_as_far_as_there_is_room(self) -> None:
+        """The oldest first; when there is none for the first, that is an error."""
+        outbox = await self.new(OutboxBounds(events_max=3))
+        await outbox.append([event(1), event(2), event(3)], T0)
+        ids = [event(number).event_id for number in (3, 1, 2)]
+        await outbox.dead(ids, "rejected", T0, None)
+        await outbox.append([event(4)], T0)
+        assert await outbox.replay(None, T0 + 1) == 2
+        outbox = await self.again(outbox)
+        assert len(await self.dead_ids(outbox)) == 1
+        assert len(await self.ids(outbox)) == 3
+        with expect(OutboxError):
+            await outbox.replay(None, T0 + 1)
+        assert await outbox.replay(["unknown"], T0 + 1) == 0
+
+    async def test_every_method_may_be_repeated(self) -> None:
+        """C10: whoever got no answer asks again, and nothing is done twice."""
+        outbox = await self.new()
+        for _ in range(2):
+            await outbox.append([event(number) for number in range(6)], T0)
+        for _ in range(2):
+            await outbox.ack([event(0).event_id], 7)
+            await outbox.dead([event(1).event_id, event(2).event_id], "rejected", T0, 7)
+        for _ in range(2):
+            await outbox.replay([event(1).event_id], T0)
+            await outbox.purge([event(2).event_id])
+        assert await self.ids(outbox) == [3, 4, 5, 1]
+        for _ in range(2):
+            await outbox.expire(T0 + 1, T0 + 1)
+        outbox = await self.again(outbox)
+        assert await self.ids(outbox) == []
+        assert await self.dead_ids(outbox) == [3, 4, 5, 1]
+
+    async def test_reasons_are_kept_as_they_are(self) -> None:
+        """Whatever a hub says."""
+        outbox = await self.new()
+        reasons = [
+            "",
+            "rejected: \x00 \n 7 1 \u00fc \U0001f600",
+            "refused: half a pair \ud83d",
+            "1 - 0 3 ",
+        ]
+        await outbox.append([event(number) for number in range(4)], T0)
+        for number, reason in enumerate(reasons):
+            await outbox.dead([event(number).event_id], reason, T0, None)
+        letters = await (await self.again(outbox)).dead_letters()
+        assert [letter.reason for letter in letters] == reasons
+        assert [letter.body for letter in letters] == [event(n).to_json() for n in range(4)]
 
     async def test_stats_tell_the_state(self) -> None:
         """Depth, age and dead letters."""
