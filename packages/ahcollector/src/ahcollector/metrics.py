@@ -132,6 +132,10 @@ TSDB_SILENT_DROPS = _counter(
     "reason",
 )
 TSDB_WRITE_ERRORS = _counter("ahc_tsdb_write_errors_total", "Failed writes by kind.", "kind")
+TSDB_REWRITTEN = _counter(
+    "ahc_tsdb_rewritten_total",
+    "Batches that were written and are written again, because the store may have lost them.",
+)
 TSDB_BATCHES_DROPPED = _counter(
     "ahc_tsdb_batches_dropped_total", "Batches the store refused for good, by reason.", "reason"
 )
@@ -150,6 +154,10 @@ TSDB_FLUSH_SECONDS = Metric(
 )
 WORKER_PENDING_SAMPLES = _gauge(
     "ahc_worker_pending_samples", "Samples taken from the bus and not yet written."
+)
+WORKER_HELD_BATCHES = _gauge(
+    "ahc_worker_held_batches",
+    "Batches written and not acknowledged to the bus yet, because the store may still lose them.",
 )
 PRESENCE_LATE_CONTACTS = _counter(
     "ahc_presence_late_contacts_total",
@@ -199,6 +207,24 @@ SILENCES_REFUSED = _gauge("ahc_silences_refused", "Silences of the hub that cann
 LAST_SILENCES_SYNC = _gauge(
     "ahc_last_silences_sync_timestamp_seconds", "When the hub last answered for the silences."
 )
+RULES_EVENTS_RETRY = _gauge(
+    "ahc_rules_events_retry", "Events of threshold rules decided and not in the outbox yet."
+)
+RULES_SERIES = _gauge(
+    "ahc_rules_series", "Series that threshold rules are judged over in this process."
+)
+RULES_POINTS_DROPPED = _counter(
+    "ahc_rules_points_dropped_total",
+    "Points that no threshold rule judged, by reason: late, not_finite, a bound of the evaluator; "
+    "rules_unknown, state_unavailable, or events_waiting.",
+    "reason",
+)
+RULES_STATE_FAILURES = _counter(
+    "ahc_rules_state_failures_total",
+    "The store of the states of alerts gave no answer, by call: units, claim, commit or told; or "
+    "damaged (what it had could not be read).",
+    "call",
+)
 
 ALL_METRICS: tuple[Metric, ...] = (
     INGEST_REQUESTS,
@@ -221,16 +247,20 @@ ALL_METRICS: tuple[Metric, ...] = (
     BUS_DEAD_LETTER,
     BUS_DEAD_LETTERS_DROPPED,
     BUS_HELD,
+    BUS_OLDEST_AGE,
+    BUS_OVERDUE,
     TSDB_SAMPLES_WRITTEN,
     TSDB_SAMPLES_DROPPED,
     TSDB_SILENT_DROPS,
     TSDB_WRITE_ERRORS,
+    TSDB_REWRITTEN,
     TSDB_BATCHES_DROPPED,
     WORKER_DEAD_BATCHES_DROPPED,
     WORKER_DEAD_BATCHES_DAMAGED,
     WORKER_BATCHES,
     TSDB_FLUSH_SECONDS,
     WORKER_PENDING_SAMPLES,
+    WORKER_HELD_BATCHES,
     PRESENCE_LATE_CONTACTS,
     PRESENCE_LOST,
     AGENTS_DOWN,
@@ -247,8 +277,6 @@ ALL_METRICS: tuple[Metric, ...] = (
     OUTBOX_DISCARDED,
     LEASE_HELD,
     LAST_SCAN,
-    BUS_OLDEST_AGE,
-    BUS_OVERDUE,
     HUB_PULL_FAILURES,
     RULES_IN_FORCE,
     RULES_REFUSED,
@@ -256,6 +284,10 @@ ALL_METRICS: tuple[Metric, ...] = (
     SILENCES_IN_FORCE,
     SILENCES_REFUSED,
     LAST_SILENCES_SYNC,
+    RULES_EVENTS_RETRY,
+    RULES_SERIES,
+    RULES_POINTS_DROPPED,
+    RULES_STATE_FAILURES,
 )
 """Every metric that some part of this package really moves."""
 

@@ -1,4 +1,9 @@
-"""Threshold rules over what agents send: pulled from the hub, judged, and told exactly once."""
+"""Threshold rules over what agents send: pulled from the hub, judged, and told exactly once.
+
+`RulePuller` and `SilencePuller` keep what the hub says. `AlertEngine` judges the samples that an
+`ObservingWriter` shows it, by the evaluator, the flap detector and the silences of `ahrules`, and
+puts events in the outbox; an `AlertStateStore` carries its states from one process to the next.
+"""
 
 from ahcollector.alerts._in_force import (
     RulesInForce,
@@ -6,17 +11,38 @@ from ahcollector.alerts._in_force import (
     rules_in_force,
     silences_in_force,
 )
+from ahcollector.alerts.base import AlertChange, AlertImage, AlertStateStore, UnitKey
+from ahcollector.alerts.engine import AlertEngine
+from ahcollector.alerts.file import FileAlertStateStore
 from ahcollector.alerts.kept import FileKeptLists, KeptLists, MemoryKeptLists
+from ahcollector.alerts.memory import MemoryAlertStateStore
+from ahcollector.alerts.observing import ObservingWriter, SampleObserver
 from ahcollector.alerts.puller import RulePuller, SilencePuller
+from ahcollector.alerts.settings import AlertSettings
+from ahcollector.alerts.stages import FlapStage, Pipeline, SilenceStage, Stage
 
 __all__ = [
+    "AlertChange",
+    "AlertEngine",
+    "AlertImage",
+    "AlertSettings",
+    "AlertStateStore",
+    "FileAlertStateStore",
     "FileKeptLists",
+    "FlapStage",
     "KeptLists",
+    "MemoryAlertStateStore",
     "MemoryKeptLists",
+    "ObservingWriter",
+    "Pipeline",
     "RulePuller",
     "RulesInForce",
+    "SampleObserver",
     "SilencePuller",
+    "SilenceStage",
     "SilencesInForce",
+    "Stage",
+    "UnitKey",
     "rules_in_force",
     "silences_in_force",
 ]

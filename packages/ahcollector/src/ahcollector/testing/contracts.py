@@ -1,6 +1,7 @@
 """The contract suites, for tests of implementations: see `ahcollector.testing._contracts`."""
 
 from ahcollector.testing._contracts import (
+    AlertStateContract,
     BudgetStoreContract,
     BusContract,
     DeadBatchesContract,
@@ -11,6 +12,7 @@ from ahcollector.testing._contracts import (
 )
 
 __all__ = [
+    "AlertStateContract",
     "BudgetStoreContract",
     "BusContract",
     "DeadBatchesContract",

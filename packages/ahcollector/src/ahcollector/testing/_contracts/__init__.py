@@ -9,6 +9,7 @@ it in a test module, give it what it tests, and mark it::
             return MyBus(clock=clock)
 """
 
+from ahcollector.testing._contracts.alerts import AlertStateContract
 from ahcollector.testing._contracts.budget import BudgetStoreContract
 from ahcollector.testing._contracts.bus import BusContract
 from ahcollector.testing._contracts.dead_batches import DeadBatchesContract
@@ -18,6 +19,7 @@ from ahcollector.testing._contracts.registry import RegistryContract
 from ahcollector.testing._contracts.store import StoreContract
 
 __all__ = [
+    "AlertStateContract",
     "BudgetStoreContract",
     "BusContract",
     "DeadBatchesContract",

@@ -1,0 +1,299 @@
+"""One company in one shard: its evaluator, its stages, and what of both is not stored yet.
+
+Pure: what it decides is stored and told by the engine, which waits in between.
+
+Law: a decision stays in `new`, and what it moved in the dirty names, until `stored` is called for a
+change that carries them. So a change that may or may not have been stored is made again, with the
+same events and the states as they are by then.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+from ahcollector.alerts._in_force import RulesInForce, SilencesInForce
+from ahcollector.alerts.base import AlertChange, AlertImage, UnitKey
+from ahcollector.alerts.settings import AlertSettings
+from ahcollector.alerts.stages import FlapStage, Pipeline, SilenceStage, Stage
+from ahcollector.bus.base import SampleBatch, StoredSeries
+from ahrules import (
+    Evaluator,
+    EventDraft,
+    EventKey,
+    Series,
+    SnapshotError,
+    Transition,
+    event_key,
+)
+from ahwire import DecodeError, Event, EventType, next_seq
+
+__all__ = ["AlertUnit"]
+
+_log = logging.getLogger("ahcollector.alerts")
+
+_RULES: Final = "rules"
+_TENANT_LABELS: Final = frozenset({"__name__", "company_id", "server_id"})
+_CHUNK_SERIES: Final = 500
+
+
+class AlertUnit:
+    """Judges the series of one unit; for one task at a time.
+
+    Args:
+        key: Which one.
+        settings: How.
+        event_ids: Makes event ids, each above the last.
+        lost: Told of an event that breaks the contract of events.
+
+    Attributes:
+        epoch: What its commits carry.
+        new: Events decided, not stored yet, in order.
+        waiting: Events stored, not in the outbox yet, in order.
+        appended: Ids of those that the outbox has and the store still keeps.
+        is_moved: Whether anything moved since the last whole snapshot.
+        is_whole_due: Whether the next change must be a whole snapshot.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: UnitKey,
+        settings: AlertSettings,
+        event_ids: Callable[[], str],
+        lost: Callable[[EventType], None],
+    ) -> None:
+        self.key = key
+        self._settings = settings
+        self._event_ids = event_ids
+        self._lost = lost
+        self._evaluator = Evaluator(
+            company_id=key.company_id,
+            no_data_after_seconds=settings.no_data_after_seconds,
+            bounds=settings.bounds,
+        )
+        self._silences = SilenceStage(held_max=settings.held_max)
+        stages: list[Stage] = [self._silences]
+        if settings.flapping is not None:
+            stages.insert(0, FlapStage(settings.flapping, alerts_max=settings.bounds.series_max))
+        self._pipeline = Pipeline(stages, self._mint)
+        self._rules: RulesInForce | None = None
+        self._metrics: frozenset[str] = frozenset()
+        self._series: dict[tuple[tuple[str, str], ...], Series] = {}
+        self._moved_series: dict[tuple[str, str], None] = {}
+        self._moved_alerts: dict[EventKey, None] = {}
+        self._seq = 0
+        self._now_ms = 0
+        self._counted: dict[str, int] = {}
+        self.epoch = 0
+        self.new: list[Event] = []
+        self.waiting: dict[str, Event] = {}
+        self.appended: dict[str, None] = {}
+        self.is_moved = False
+        self.is_whole_due = False
+
+    # --- what is judged
+
+    def refresh(self, rules: RulesInForce, silences: SilencesInForce | None, now: float) -> None:
+        """Judge by these rules and silences from now on; tells what their change ends."""
+        if silences is not None:
+            self._silences.replace(silences.silences)
+        if rules is self._rules:
+            return
+        company_id = self.key.company_id
+        told = self._evaluator.set_rules(rules.of(company_id), now)
+        self._rules, self._metrics = rules, rules.metrics(company_id)
+        # Pieces that are stored from now on are of these rules, and must not meet a base of others.
+        self.is_whole_due = self.is_moved = True
+        self._tell(told, now)
+
+    def observe(self, batch: SampleBatch, now: float) -> None:
+        """Judge the points of a batch; those that are not newer move nothing."""
+        evaluator = self._evaluator
+        server_id = batch.server_id
+        evaluator.host_seen(server_id, batch.received_at_ms / 1000)
+        for stored in batch.series:
+            if stored.labels[0][1] not in self._metrics:
+                continue
+            self.is_moved = True
+            series = self._known(stored)
+            for at_ms, value in sorted(stored.points):
+                told = evaluator.observe(server_id, series, at_ms / 1000, value)
+                if told:
+                    self._tell(told, now)
+
+    def tick(self, now: float) -> None:
+        """Let time pass."""
+        self._tell(self._evaluator.tick(now), now)
+        self._now_ms = int(now * 1000)
+        self._keep(self._pipeline.tick(_moment(now)))
+
+    def _known(self, stored: StoredSeries) -> Series:
+        series = self._series.get(stored.labels)
+        if series is None:
+            if len(self._series) >= self._settings.bounds.series_max:
+                self._series.clear()  # a cache: whoever is still there comes again
+            labels = {name: text for name, text in stored.labels if name not in _TENANT_LABELS}
+            series = self._series[stored.labels] = Series(name=stored.labels[0][1], labels=labels)
+        return series
+
+    def _tell(self, transitions: Iterable[Transition], now: float) -> None:
+        self._now_ms = int(now * 1000)
+        for transition in transitions:
+            self._moved_series[transition.server_id, transition.series_key] = None
+            try:
+                draft = transition.draft()
+            except ValueError as error:
+                self._lose(EventType(f"alert.{transition.kind}"), error)
+                continue
+            self._keep(self._pipeline.tell(draft, _moment(now)))
+
+    def _keep(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._moved_alerts[event_key(event)] = None
+            self.new.append(event)
+            self.is_moved = True
+
+    def _mint(self, draft: EventDraft) -> Event | None:
+        seq = next_seq(self._now_ms, self._seq)
+        try:
+            event = draft.event(event_id=self._event_ids(), seq=seq)
+        except DecodeError as error:
+            self._lose(draft.type, error)
+            return None
+        self._seq = seq
+        return event
+
+    def _lose(self, kind: EventType, error: Exception) -> None:
+        _log.error(
+            "an event of a rule cannot be told",
+            extra={"company_id": self.key.company_id, "type": kind.value, "error": str(error)},
+        )
+        self._lost(kind)
+
+    # --- what is stored
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether a decision is not stored yet."""
+        return bool(self.new or self._moved_series or self._moved_alerts)
+
+    @property
+    def undelivered(self) -> int:
+        """How many events are on their way to the outbox."""
+        return len(self.new) + len(self.waiting) - len(self.appended)
+
+    @property
+    def series_count(self) -> int:
+        """How many series are held."""
+        return self._evaluator.series_count
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would be missed."""
+        return not (self.series_count or len(self._pipeline) or self.new or self.waiting)
+
+    def base_parts(self) -> Iterator[tuple[str, str]]:
+        """Yield a whole snapshot in parts, each made when it is asked for.
+
+        Nothing may move the unit in between.
+        """
+        for chunk in self._evaluator.snapshot_chunks(_CHUNK_SERIES):
+            yield _RULES, chunk.decode()
+        yield from self._pipeline.snapshot().items()
+
+    def pieces(self) -> dict[str, str | None] | None:
+        """Return what moved, by name; None when that needs a whole snapshot."""
+        if self.is_whole_due:
+            return None
+        found: dict[str, str | None] = {}
+        for server_id, series_key in self._moved_series:
+            data = self._evaluator.snapshot_series(server_id, series_key)
+            if data is None:
+                return None  # the series left with its alert
+            found[_name("s", server_id, series_key)] = data.decode()
+        for key in self._moved_alerts:
+            found[_name("a", *key)] = self._pipeline.snapshot_alert(key)
+        return found
+
+    def change(self, *, base: dict[str, str] | None, pieces: dict[str, str | None]) -> AlertChange:
+        """Return what is to be stored."""
+        return AlertChange(seq=self._seq, base=base, pieces=pieces, intents=tuple(self.new))
+
+    def stored(self, change: AlertChange) -> None:
+        """Note that a change is stored; nothing moved since it was made."""
+        for event in change.intents:
+            self.waiting[event.event_id] = event
+        self.new.clear()
+        self._moved_series.clear()
+        self._moved_alerts.clear()
+        if change.base is not None:
+            self.is_moved = self.is_whole_due = False
+
+    def told(self, event_ids: Iterable[str]) -> None:
+        """Note that the outbox has events and the store keeps them no more."""
+        for event_id in event_ids:
+            self.waiting.pop(event_id, None)
+            self.appended.pop(event_id, None)
+
+    def adopt(self, epoch: int) -> None:
+        """Go on under a new epoch where the store has forgotten everything: it is told anew."""
+        self.epoch = epoch
+        self.new = [*self.waiting.values(), *self.new]
+        self.waiting.clear()
+        self.appended.clear()
+        self.is_whole_due = self.is_moved = True
+
+    def restore(self, image: AlertImage) -> list[str]:
+        """Become what is stored, as far as it can be read; return what could not be.
+
+        Only for a unit that is new. `refresh` comes next.
+        """
+        self.epoch, self._seq = image.epoch, image.seq
+        self.waiting = {event.event_id: event for event in image.intents}
+        faults: list[str] = []
+        takes: dict[str, Callable[[str], None]] = {
+            _RULES: lambda text: self._evaluator.restore(text.encode()),
+            **self._pipeline.restorers(),
+        }
+        for part, text in image.base.items():
+            if part in takes:
+                _read(part, takes[part], text, faults)
+        for name, text in image.pieces.items():
+            _read(name, partial(self._restore_piece, name), text, faults)
+        self.is_moved = True
+        return faults
+
+    def _restore_piece(self, name: str, text: str) -> None:
+        kind, *rest = json.loads(name)
+        if kind == "s":
+            self._evaluator.merge(text.encode())
+        else:
+            company, server, rule, series, agent, group = rest
+            self._pipeline.restore_alert((company, server, rule, series, agent, group), text)
+
+    def drops(self) -> dict[str, int]:
+        """Return what was not judged since this was last asked, by reason."""
+        now = dict(self._evaluator.drops)
+        fresh = {reason: count - self._counted.get(reason, 0) for reason, count in now.items()}
+        self._counted = now
+        return {reason: count for reason, count in fresh.items() if count}
+
+
+def _name(*parts: str) -> str:
+    return json.dumps(parts, separators=(",", ":"))
+
+
+def _read(name: str, take: Callable[[str], Any], text: str, faults: list[str]) -> None:
+    try:
+        take(text)
+    except (SnapshotError, ValueError, TypeError, AttributeError) as error:
+        faults.append(f"{name[:200]}: {error}")
+
+
+def _moment(unix_seconds: float) -> datetime:
+    return datetime.fromtimestamp(unix_seconds, UTC)

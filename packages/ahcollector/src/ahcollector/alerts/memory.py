@@ -1,0 +1,61 @@
+"""The states of alerts in memory: they end with the process."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import attrs
+
+from ahcollector.alerts.base import AlertChange, AlertImage, UnitKey
+from ahcollector.errors import FencedAlertStateError
+
+__all__ = ["MemoryAlertStateStore"]
+
+
+class MemoryAlertStateStore:
+    """`AlertStateStore` in a dictionary, for tests and for servers that may forget their alerts.
+
+    After a restart alerts that go on open again, and what was not in the outbox is lost.
+    """
+
+    def __init__(self) -> None:
+        self._images: dict[UnitKey, AlertImage] = {}
+
+    async def units(self, shards: Collection[int]) -> list[UnitKey]:
+        """Return the units that were claimed."""
+        return sorted(key for key in self._images if key.shard in shards)
+
+    async def claim(self, key: UnitKey) -> AlertImage:
+        """Become the owner."""
+        image = self._images.get(key, AlertImage(epoch=0))
+        image = self._images[key] = attrs.evolve(image, epoch=image.epoch + 1)
+        return image
+
+    async def commit(self, key: UnitKey, epoch: int, change: AlertChange) -> None:
+        """Keep a change."""
+        self._images[key] = change.on(self._owned(key, epoch))
+
+    async def told(self, key: UnitKey, event_ids: Collection[str]) -> None:
+        """Forget intents."""
+        image = self._images.get(key)
+        if image is not None:
+            left = tuple(event for event in image.intents if event.event_id not in event_ids)
+            self._images[key] = attrs.evolve(image, intents=left)
+
+    async def set_aside(self, key: UnitKey, epoch: int) -> None:
+        """Keep nothing more: what ends with the process is of no use aside."""
+        self._owned(key, epoch)
+
+    async def remove(self, key: UnitKey, epoch: int) -> None:
+        """Forget a unit; one that has intents stays."""
+        if not self._owned(key, epoch).intents:
+            del self._images[key]
+
+    def _owned(self, key: UnitKey, epoch: int) -> AlertImage:
+        image = self._images.get(key)
+        if image is None or image.epoch != epoch:
+            raise FencedAlertStateError(
+                f"the alerts of company {key.company_id} in shard {key.shard} were taken over: "
+                "claim them again"
+            )
+        return image

@@ -1,0 +1,226 @@
+"""The states of alerts, the hub's last rules and silences, in Redis (extra ``[redis]``).
+
+| key | type | holds |
+| --- | --- | --- |
+| `rules:state:{shard}:{co}` | hash | `epoch`, `seq`, `b:{part}` of a snapshot, `p:{name}` pieces |
+| `rules:tx:{shard}:{co}` | hash | event id → event: decided, and not in the outbox yet |
+| `rules:units:{shard}` | set | companies that have a state in the shard |
+| `rules:aside:{shard}:{co}` | hash | a state that could not be read, as it was |
+| `rules:kept:{list}` | string | the hub's last rules, or silences |
+
+A commit is one script, which checks the owner's epoch. Parts of the snapshot and pieces are
+deflated: ``z`` and zlib's bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from ahcollector.alerts.base import AlertChange, AlertImage, UnitKey
+from ahcollector.alerts.kept import decode_list, encode_list
+from ahcollector.errors import AlertStateError, FencedAlertStateError, RedisError
+from ahcollector.redis import RedisClient, Script
+from ahwire import DecodeError, Event
+
+__all__ = ["RedisAlertStateStore", "RedisKeptLists"]
+
+_log = logging.getLogger("ahcollector.alerts")
+
+_PACKAGE: Final = "ahcollector.alerts"
+_CLAIM: Final = Script.load(_PACKAGE, "claim")
+_COMMIT: Final = Script.load(_PACKAGE, "commit")
+_SET_ASIDE: Final = Script.load(_PACKAGE, "set_aside")
+_REMOVE: Final = Script.load(_PACKAGE, "remove")
+_DEFLATED: Final = b"z"
+
+
+@contextmanager
+def _translated(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except RedisError as error:
+        raise AlertStateError(f"states of alerts: cannot {doing}: {error}") from error
+
+
+def _pack(text: str) -> bytes:
+    return _DEFLATED + zlib.compress(text.encode(), level=1)
+
+
+def _unpack(data: bytes) -> str:
+    if data[:1] != _DEFLATED:
+        raise ValueError("it is not deflated")
+    return zlib.decompress(data[1:]).decode()
+
+
+class RedisAlertStateStore:
+    """`AlertStateStore` over one Redis; see the module for keys.
+
+    Args:
+        client: The way to Redis; it stays the caller's to close.
+    """
+
+    def __init__(self, *, client: RedisClient) -> None:
+        self._client = client
+
+    async def units(self, shards: Collection[int]) -> list[UnitKey]:
+        """Return the units of these shards."""
+        wanted = sorted(shards)
+        if not wanted:
+            return []
+        with _translated("list companies"):
+            replies = await self._client.pipeline(
+                [["SMEMBERS", self._client.key("rules:units", str(shard))] for shard in wanted]
+            )
+        return sorted(
+            UnitKey(shard=shard, company_id=member.decode())
+            for shard, members in zip(wanted, replies, strict=True)
+            for member in members
+        )
+
+    async def claim(self, key: UnitKey) -> AlertImage:
+        """Become the owner; what cannot be read is logged and counted."""
+        with _translated("take over a company's"):
+            state, intents = await self._client.run(
+                _CLAIM, keys=[*self._keys(key), self._units(key)], args=[key.company_id]
+            )
+        image = _image(_pairs(state), _pairs(intents))
+        if image.damaged:
+            _log.error(
+                "states of alerts in Redis cannot be read; the others are used",
+                extra={
+                    "company_id": key.company_id,
+                    "shard": key.shard,
+                    "fields": image.damaged,
+                },
+            )
+            with _translated("keep a company's aside"):
+                await self._client.run(
+                    _SET_ASIDE, keys=[self._keys(key)[0], self._aside(key)], args=[image.epoch]
+                )
+        return image
+
+    async def commit(self, key: UnitKey, epoch: int, change: AlertChange) -> None:
+        """Keep a change."""
+        fields: list[str | bytes] = []
+        gone: list[str] = []
+        for name, text in (change.base or {}).items():
+            fields += [f"b:{name}", _pack(text)]
+        for name, piece in change.pieces.items():
+            if piece is None:
+                gone.append(f"p:{name}")
+            else:
+                fields += [f"p:{name}", _pack(piece)]
+        intents = [part for event in change.intents for part in (event.event_id, event.to_json())]
+        args: list[str | bytes | float] = [epoch, change.seq, int(change.base is not None)]
+        args += [len(fields) // 2, *fields, len(gone), *gone, len(intents) // 2, *intents]
+        with _translated("keep a company's"):
+            done = await self._client.run(_COMMIT, keys=self._keys(key), args=args)
+        self._check(key, done)
+
+    async def told(self, key: UnitKey, event_ids: Collection[str]) -> None:
+        """Forget intents."""
+        if event_ids:
+            with _translated("forget events that were told"):
+                await self._client.call("HDEL", self._keys(key)[1], *event_ids)
+
+    async def set_aside(self, key: UnitKey, epoch: int) -> None:
+        """Copy the state to ``rules:aside``, in the place of an earlier copy."""
+        with _translated("keep a company's aside"):
+            done = await self._client.run(
+                _SET_ASIDE, keys=[self._keys(key)[0], self._aside(key)], args=[epoch]
+            )
+        self._check(key, done)
+
+    async def remove(self, key: UnitKey, epoch: int) -> None:
+        """Remove a unit's keys."""
+        with _translated("forget a company's"):
+            done = await self._client.run(
+                _REMOVE,
+                keys=[*self._keys(key), self._units(key)],
+                args=[epoch, key.company_id],
+            )
+        self._check(key, done)
+
+    def _keys(self, key: UnitKey) -> list[str]:
+        names = (str(key.shard), key.company_id)
+        return [self._client.key("rules:state", *names), self._client.key("rules:tx", *names)]
+
+    def _units(self, key: UnitKey) -> str:
+        return self._client.key("rules:units", str(key.shard))
+
+    def _aside(self, key: UnitKey) -> str:
+        return self._client.key("rules:aside", str(key.shard), key.company_id)
+
+    def _check(self, key: UnitKey, done: int) -> None:
+        if not done:
+            raise FencedAlertStateError(
+                f"the alerts of company {key.company_id} in shard {key.shard} were taken over: "
+                "claim them again"
+            )
+
+
+def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _image(state: Mapping[bytes, bytes], intents: Mapping[bytes, bytes]) -> AlertImage:
+    parts: dict[bytes, dict[str, str]] = {b"b": {}, b"p": {}}
+    numbers = {b"epoch": 0, b"seq": 0}
+    events: list[Event] = []
+    damaged = 0
+    for field, data in state.items():
+        kind, _, name = field.partition(b":")
+        try:
+            if field in numbers:
+                numbers[field] = int(data)
+            else:
+                parts[kind][name.decode()] = _unpack(data)
+        except (KeyError, ValueError, zlib.error):
+            damaged += 1
+    for body in intents.values():
+        try:
+            events.append(Event.from_json(body))
+        except DecodeError:
+            damaged += 1
+    return AlertImage(
+        epoch=numbers[b"epoch"],
+        seq=numbers[b"seq"],
+        base=parts[b"b"],
+        pieces=parts[b"p"],
+        intents=tuple(sorted(events, key=lambda event: event.seq)),
+        damaged=damaged,
+    )
+
+
+class RedisKeptLists:
+    """`KeptLists` over one Redis, shared by the processes of a system.
+
+    Args:
+        client: The way to Redis; it stays the caller's to close.
+    """
+
+    def __init__(self, *, client: RedisClient) -> None:
+        self._client = client
+
+    async def load(self, name: str) -> Sequence[Mapping[str, Any]] | None:
+        """Return the items kept last; what cannot be read is logged, and counts as none."""
+        with _translated(f"read the hub's last {name}"):
+            data = await self._client.call("GET", self._key(name))
+        if data is None:
+            return None
+        items = decode_list(name, data)
+        if items is None:
+            _log.error("the hub's last %s in Redis cannot be read", name)
+        return items
+
+    async def save(self, name: str, items: Sequence[Mapping[str, Any]]) -> None:
+        """Keep items in the place of those before."""
+        with _translated(f"keep the hub's last {name}"):
+            await self._client.call("SET", self._key(name), encode_list(name, items))
+
+    def _key(self, name: str) -> str:
+        return self._client.key("rules:kept", name)

@@ -1,0 +1,6 @@
+"""For the modules beside the tests."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent))
