@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ahwire.codec import Decompressor, compress, decompress
+from ahwire.codec import ZSTD, Decompressor, ZstdFrames, compress, decompress
 from ahwire.errors import BadBodyError, TooLargeError, UnsupportedEncodingError, WireError
 
 MIB = 1 << 20
@@ -192,3 +192,56 @@ def test_missing_zstandard_names_the_extra(monkeypatch):
         compress(b"", "zstd")
     with pytest.raises(UnsupportedEncodingError, match="or use gzip"):
         Decompressor("zstd", 1)
+
+
+FRAMES = ZstdFrames()
+
+
+def outcome(unpack):
+    try:
+        return unpack()
+    except WireError as error:
+        return type(error), str(error)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.data())
+def test_frames_made_with_what_is_kept_are_those_made_anew_and_are_read_the_same(data):
+    plain = data.draw(st.binary(max_size=3000)) * data.draw(st.integers(1, 9))
+    frame = bytearray(FRAMES.pack(plain))
+    assert bytes(frame) == compress(plain, ZSTD)
+    for _ in range(data.draw(st.integers(0, 2))):
+        frame[data.draw(st.integers(0, len(frame) - 1))] ^= data.draw(st.integers(1, 255))
+    tail = data.draw(st.sampled_from([b"", b"x", FRAMES.pack(b"another one")]))
+    body = bytes(frame[: data.draw(st.integers(0, len(frame)) | st.just(len(frame)))]) + tail
+    most = data.draw(st.sampled_from([0, len(plain) - 1, len(plain), 100_000]))
+    told = outcome(lambda: FRAMES.unpack(body, most))
+    assert told == outcome(lambda: decompress(body, ZSTD, most))
+
+
+@given(st.binary(max_size=300))
+def test_junk_is_no_frame(junk):
+    told = outcome(lambda: FRAMES.unpack(junk, 1000))
+    assert told == outcome(lambda: decompress(junk, ZSTD, 1000))
+
+
+def test_a_frame_that_says_no_size_and_one_of_many_mebibytes_are_read_too():
+    plain = bytes(range(256)) * 1_000
+    frame = zstandard.ZstdCompressor(write_content_size=False).compress(plain)
+    assert FRAMES.unpack(frame, len(plain)) == plain
+    large = bytes(9 * MIB)
+    assert FRAMES.unpack(FRAMES.pack(large), len(large)) == large
+    with pytest.raises(TooLargeError):
+        FRAMES.unpack(FRAMES.pack(large), len(large) - 1)
+
+
+def test_a_frame_that_says_more_than_it_holds_takes_no_memory_for_it():
+    """Its header says 64 MiB, and it holds nothing."""
+    lying = b"\x28\xb5\x2f\xfd\xa0" + (64 * MIB).to_bytes(4, "little") + b"\x01\x00\x00"
+    FRAMES.unpack(FRAMES.pack(b"x"), 1)
+    tracemalloc.start()
+    with pytest.raises(BadBodyError):
+        FRAMES.unpack(lying, 64 * MIB)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < MIB

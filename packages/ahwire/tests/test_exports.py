@@ -52,7 +52,7 @@ EXPORTS = {
         "validate",
     ],
     "ahwire.clock": ["Clock", "Rng", "now_ms"],
-    "ahwire.codec": ["GZIP", "ZSTD", "Decompressor", "compress", "decompress"],
+    "ahwire.codec": ["GZIP", "ZSTD", "Decompressor", "ZstdFrames", "compress", "decompress"],
     "ahwire.errors": [
         "BadBodyError",
         "DecodeError",

@@ -1,17 +1,20 @@
 """A batch goes through bytes unchanged, and bytes that are none are refused in one way."""
 
 import math
+import pickle
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
+import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ahcollector.bus import SampleBatch, StoredSeries
-from ahcollector.bus._entries import PLAIN_BYTES_MAX, decode, encode
+from ahcollector.bus._entries import PLAIN_BYTES_MAX, decode, encode, pack
 from ahcollector.errors import BusError
 from ahcollector.testing._contracts.bus import batch_of
-from ahwire.codec import ZSTD, compress
+from ahwire.codec import ZSTD, compress, decompress
 
 TEXTS = st.text(st.characters(), max_size=20)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -121,3 +124,58 @@ def test_what_is_no_point_is_refused_before_it_is_on_the_bus(points):
     )
     with pytest.raises(BusError, match="batch 0000000000000005 of server web-1 cannot be put"):
         encode(batch)
+
+
+OLD = (
+    "01efeb093a28b52ffd20cda50300740405000406010000000203fdffe03f008000f07f9c7500883ce4377e61636d"
+    "65017765622d3101610130306666015f5f6e616d655f5f0161685f7801636f726501307901c3bc0100140080f320"
+    "b8188c81853358000671113b0300029642f042b00bf8190002ccccc3d900b2ae64b6cb620058"
+)
+
+
+def test_an_entry_of_the_first_release_is_read_and_written_alike():
+    """A stream outlives a program: what is in it was written by an older one."""
+    old = SampleBatch(
+        company_id="acme",
+        server_id="web-1",
+        agent_id="a",
+        request_id="00ff",
+        received_at_ms=5,
+        series=(
+            StoredSeries(
+                labels=(("__name__", "ah_x"), ("core", "0")), points=((1, 0.5), (2, -0.0))
+            ),
+            StoredSeries(labels=(("__name__", "ah_y"),), points=()),
+            StoredSeries(labels=(), points=((-3, math.inf),)),
+            StoredSeries(
+                labels=(("core", "0"), ("__name__", "ah_x"), ("ü", "\x00")), points=((4, 1e300),)
+            ),
+        ),
+    )
+    assert decode(bytes.fromhex(OLD)) == old
+    assert pack(old) == decompress(bytes.fromhex(OLD)[5:], ZSTD, 10_000)
+
+
+@given(BATCHES)
+def test_what_is_read_is_made_of_the_same_as_what_was_written(batch):
+    """Series are made without their constructor: nothing of them may be missing."""
+    assert attrs.fields_dict(StoredSeries).keys() == {"labels", "points"}
+    again = decode(encode(batch))
+    assert (hash(again), repr(again)) == (hash(batch), repr(batch))
+    for series in again.series:
+        assert type(series) is StoredSeries
+        assert attrs.evolve(series, points=()) == StoredSeries(labels=series.labels, points=())
+        assert pickle.loads(pickle.dumps(series)) == series
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            series.labels = ()
+
+
+def test_threads_that_write_and_read_at_once_do_not_disturb_each_other():
+    batches = [batch_of(number, server_id="s" * (1 + number % 50)) for number in range(200)]
+
+    def again(batch):
+        return [decode(encode(batch)) for _ in range(20)]
+
+    with ThreadPoolExecutor(4) as threads:
+        for batch, found in zip(batches, threads.map(again, batches), strict=True):
+            assert found == [batch] * 20

@@ -21,6 +21,7 @@ __all__ = [
     "GZIP",
     "ZSTD",
     "Decompressor",
+    "ZstdFrames",
     "compress",
     "decompress",
 ]
@@ -38,6 +39,8 @@ _OVERSHOOT_BYTES_MAX = 2 << 20
 # Keeps small what one call gives, and what is copied behind each of many small members.
 _SLICE_BYTES_MAX = 2 << 10
 _ZSTD_LEVEL = 3
+# Up to here the library makes room for what a frame says that it becomes.
+_ZSTD_AT_ONCE_BYTES_MAX = 4 << 20
 # The largest window that RFC 8878 asks every decoder to take.
 _ZSTD_WINDOW_BYTES_MAX = 8 << 20
 
@@ -164,6 +167,41 @@ class Decompressor:
         if self._left < 0:
             msg = f"the body holds more than {self._plain_bytes_max} bytes; send less at once"
             raise TooLargeError(msg)
+
+
+class ZstdFrames:
+    """Makes and reads zstd frames as `compress` and `decompress` do, with what it keeps meanwhile.
+
+    To make a compressor takes longer than to compress some KiB. It keeps the memory that its
+    largest frame took, up to a few MiB. Not for use from several threads at once.
+    """
+
+    def __init__(self) -> None:
+        """Load the library.
+
+        Raises:
+            UnsupportedEncodingError: the extra `ahwire[zstd]` is not installed.
+        """
+        self._library = _zstandard()
+        self._compressor = self._library.ZstdCompressor(level=_ZSTD_LEVEL)
+        self._decompressor = self._library.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
+
+    def pack(self, data: bytes) -> bytes:
+        """The frame that `compress` makes of any bytes."""
+        packed: bytes = self._compressor.compress(data)
+        return packed
+
+    def unpack(self, body: bytes, plain_bytes_max: int) -> bytes:
+        """The plain bytes of a whole body; what `decompress` returns, and errors as it raises."""
+        limit = min(plain_bytes_max, _ZSTD_AT_ONCE_BYTES_MAX)
+        try:
+            # One frame, which says how many bytes it becomes; a larger number stands for unknown.
+            if 0 < self._library.get_frame_parameters(body).content_size <= limit:
+                plain: bytes = self._decompressor.decompress(body, allow_extra_data=False)
+                return plain
+        except self._library.ZstdError:
+            pass
+        return decompress(body, ZSTD, plain_bytes_max)
 
 
 def _coding_name(coding: str | None) -> str:

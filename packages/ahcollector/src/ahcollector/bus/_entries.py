@@ -27,18 +27,20 @@ its bus and not lost.
 from __future__ import annotations
 
 import sys
+import threading
 import zlib
 from array import array
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, count, repeat
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ahcollector.bus.base import SampleBatch, StoredSeries
 from ahcollector.errors import BusError
-from ahwire.codec import ZSTD, compress, decompress
+from ahwire.codec import ZstdFrames
 from ahwire.errors import WireError
 
 __all__ = ["PLAIN_BYTES_MAX", "decode", "encode", "fingerprint", "pack", "seal"]
@@ -53,6 +55,24 @@ _RECEIVED: Final = Struct("<q")
 _IDS: Final = 4
 # UTF-8 that also takes halves of characters: what a process can hold, its bus can carry.
 _CODEC: Final = ("utf-8", "surrogatepass")
+# Parts of one size, as the series of most batches are, are cut by one call.
+_ALIKE_MAX: Final = 16
+
+T = TypeVar("T")
+
+_SET_LABELS: Final = vars(StoredSeries)["labels"].__set__
+_SET_POINTS: Final = vars(StoredSeries)["points"].__set__
+_consume: Final = deque[None](maxlen=0).extend
+
+
+class _Here(threading.local):
+    """What one thread keeps from entry to entry: memory to compress in, and nothing of them."""
+
+    def __init__(self) -> None:
+        self.frames = ZstdFrames()
+
+
+_here: Final = _Here()
 
 
 def encode(batch: SampleBatch) -> bytes:
@@ -76,7 +96,8 @@ def pack(batch: SampleBatch) -> bytes:
     Raises:
         BusError: A stamp is no int64, or a value no number.
     """
-    pairs = _Places()
+    # Gives each pair its place when it is first asked for.
+    pairs: defaultdict[tuple[str, str], int] = defaultdict(count().__next__)
     places = [pairs[pair] for one in batch.series for pair in one.labels]
     texts = [batch.company_id, batch.server_id, batch.agent_id, batch.request_id]
     texts += chain.from_iterable(pairs)
@@ -104,7 +125,7 @@ def pack(batch: SampleBatch) -> bytes:
 
 def seal(plain: bytes) -> bytes:
     """Return the entry of what `pack` returned."""
-    frame = compress(plain, ZSTD)
+    frame = _here.frames.pack(plain)
     return _ENVELOPE.pack(_VERSION, zlib.crc32(frame)) + frame
 
 
@@ -136,33 +157,53 @@ def decode(entry: bytes) -> SampleBatch:
         found = str(columns.rest(), *_CODEC).split(chr(separator))
     except (UnicodeDecodeError, ValueError, OverflowError) as error:
         raise _unreadable(entry, f"its texts are none ({error})") from error
-    if len(found) != _IDS + 2 * pairs or max(places, default=-1) >= pairs:
+    if len(found) != _IDS + 2 * pairs:
         raise _unreadable(entry, "its texts and its labels contradict each other")
     if labels != sum(label_counts) or points != sum(point_counts):
         raise _unreadable(entry, "its numbers of labels or points contradict each other")
     company_id, server_id, agent_id, request_id = found[:_IDS]
     table = list(zip(found[_IDS::2], found[_IDS + 1 :: 2], strict=True))
-    of_place = [table[place] for place in places]
-    of_point = list(zip(stamps, values, strict=True))
-    label, point = 0, 0
-    stored: list[StoredSeries] = []
-    for label_count, point_count in zip(label_counts, point_counts, strict=True):
-        stored.append(
-            StoredSeries(
-                labels=tuple(of_place[label : label + label_count]),
-                points=tuple(of_point[point : point + point_count]),
-            )
-        )
-        label += label_count
-        point += point_count
+    try:
+        of_place = tuple(map(table.__getitem__, places))
+    except IndexError as error:
+        raise _unreadable(entry, "its texts and its labels contradict each other") from error
+    of_point = tuple(zip(stamps, values, strict=True))
     return SampleBatch(
         company_id=company_id,
         server_id=server_id,
         agent_id=agent_id,
         request_id=request_id,
         received_at_ms=received_at_ms,
-        series=tuple(stored),
+        series=_stored(_parts(of_place, label_counts), _parts(of_point, point_counts)),
     )
+
+
+def _parts(whole: tuple[T, ...], counts: list[int]) -> list[tuple[T, ...]]:
+    """Return so many of them, one part behind the other."""
+    each = counts[0] if counts else 0
+    if 0 < each <= _ALIKE_MAX and counts.count(each) == len(counts):
+        return list(zip(*repeat(iter(whole), each), strict=True))
+    parts: list[tuple[T, ...]] = []
+    begin = 0
+    for one in counts:
+        end = begin + one
+        parts.append(whole[begin:end])
+        begin = end
+    return parts
+
+
+def _stored(
+    labels: list[tuple[tuple[str, str], ...]], points: list[tuple[tuple[int, float], ...]]
+) -> tuple[StoredSeries, ...]:
+    """Return a series for each pair of labels and points.
+
+    Their slots are filled for all series at once. The constructor, called for each, took a third of
+    the time that it takes to read a batch.
+    """
+    stored = tuple(map(object.__new__, repeat(StoredSeries, len(labels))))
+    _consume(map(_SET_LABELS, stored, labels))
+    _consume(map(_SET_POINTS, stored, points))
+    return stored
 
 
 def _plain(entry: bytes) -> bytes:
@@ -175,21 +216,13 @@ def _plain(entry: bytes) -> bytes:
     if zlib.crc32(frame) != checksum:
         raise _unreadable(entry, "its checksum does not fit: it was damaged")
     try:
-        return decompress(frame, ZSTD, PLAIN_BYTES_MAX)
+        return _here.frames.unpack(frame, PLAIN_BYTES_MAX)
     except WireError as error:
         raise _unreadable(entry, str(error)) from error
 
 
 def _unreadable(entry: bytes, why: str) -> BusError:
     return BusError(f"an entry of {len(entry)} bytes is no batch: {why}")
-
-
-class _Places(dict[tuple[str, str], int]):
-    """Gives each pair its place when it is first asked for."""
-
-    def __missing__(self, pair: tuple[str, str]) -> int:
-        place = self[pair] = len(self)
-        return place
 
 
 def _joined(texts: list[str]) -> tuple[int, bytes]:
