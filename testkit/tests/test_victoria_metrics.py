@@ -6,8 +6,7 @@ import time
 import httpx
 import pytest
 
-from testkit import VictoriaMetricsServer
-from testkit.vmalert import Vmalert
+from testkit import VictoriaMetricsServer, Vmalert
 
 pytestmark = pytest.mark.service
 

@@ -20,6 +20,7 @@ from testkit.rabbitmq import RabbitmqServer
 from testkit.redis import RedisServer
 from testkit.victoria_metrics import VictoriaMetricsServer
 from testkit.vmagent import VmagentServer
+from testkit.vmalert import Vmalert
 
 __all__ = [
     "SERVICES",
@@ -37,6 +38,7 @@ __all__ = [
     "TestkitError",
     "VictoriaMetricsServer",
     "VmagentServer",
+    "Vmalert",
     "free_port",
     "wait_until",
 ]
