@@ -37,8 +37,11 @@ class ShardBuffer:
         self._queued_samples = 0
 
     async def put(self, delivery: Delivery) -> None:
-        """Add a delivery, after waiting while four flushes of samples are unwritten."""
-        while self.samples >= _PRESSURE_FLUSHES * self._flush_samples:
+        """Add a delivery, after waiting while four flushes of samples are unwritten.
+
+        After `close` it does not return: what was not taken is for others to take.
+        """
+        while self._closed or self.samples >= _PRESSURE_FLUSHES * self._flush_samples:
             await self._changed.wait()
         self.entries.append(delivery)
         self.samples += _weight(delivery)
@@ -79,7 +82,7 @@ class ShardBuffer:
         self._wake()
 
     def close(self) -> None:
-        """No more will come: what is there is ready."""
+        """Take no more; what is there is ready."""
         self._closed = True
         self._wake()
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Any, Final
 
 import anyio
 import attrs
@@ -14,16 +14,18 @@ from ahcollector.bus.base import SHARDS, TRIES_MAX, Bus, Delivery
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import DeadBatchesError, PermanentStoreError, TemporaryStoreError
 from ahcollector.metrics import Metrics, NullMetrics
-from ahcollector.store.base import Writer
+from ahcollector.store.base import Restarts, Writer
 from ahcollector.worker._breaker import CircuitBreaker
 from ahcollector.worker._buffer import ShardBuffer
 from ahcollector.worker._dead_memory import MemoryDeadBatches
+from ahcollector.worker._settling import AtOnce, Settling, WhenDurable
 from ahcollector.worker.deadletter import DeadBatches
 from ahwire.clock import Rng
 
 __all__ = ["Worker", "WorkerStats"]
 
 _IDLE_POLL_SECONDS: Final = 0.02
+_REQUESTS_TOLD: Final = 10
 _log = logging.getLogger("ahcollector.worker")
 
 
@@ -32,20 +34,25 @@ class WorkerStats:
     """Counts since the worker was made.
 
     Attributes:
-        batches: Taken from the bus and settled (written or set aside).
+        batches: Taken from the bus, and written or set aside; one that is written again counts
+            again.
         samples_written: Samples in the writes that the store took.
-        pending_samples: Taken from the bus and not yet settled.
+        pending_samples: Taken from the bus, and not yet written or set aside.
         dead: Batches set aside.
+        held: Batches written and not acknowledged yet, because the store may still lose them.
+        rewritten: Batches that the bus was asked for again, because the store may have lost them.
     """
 
     batches: int
     samples_written: int
     pending_samples: int
     dead: int
+    held: int
+    rewritten: int
 
 
 class Worker:
-    """Writes what its shards bring, each shard in order, and acknowledges only what is written.
+    """Writes what its shards bring, each shard in order, and acknowledges only what is kept.
 
     A shard's batches are written together at `flush_samples` or after `flush_seconds`. While the
     store cannot take them, they are kept and tried again (0.2 s doubling to 30 s, one probe at a
@@ -53,6 +60,13 @@ class Worker:
     bus. When the store refuses a write for good, its batches are written one by one, and those
     refused alone are set aside; so is a batch that makes the store raise something unexpected five
     times.
+
+    **Acknowledged means durable.** With `durable_after_seconds` a batch that was written stays on
+    the bus, and out of this process's memory, until the store has lived for so long after the
+    write: then it surely is on the store's disk. When the store was started again meanwhile, or
+    could not be asked whether it was, all that is not acknowledged is taken from the bus once more
+    and written again, which changes nothing where it was kept. While it cannot be asked, nothing
+    is written. A batch that was set aside is acknowledged as soon as the dead letters have it.
 
     Args:
         bus: Where batches come from.
@@ -67,6 +81,14 @@ class Worker:
         retry_min_seconds: First step of the wait for a store that is down.
         retry_max_seconds: Largest step.
         shutdown_flush_seconds: How long `run` goes on writing after it was cancelled.
+        durable_after_seconds: How long after a write a kill of the store may still cost it. 0: a
+            write that returned is kept, and acknowledged at once.
+        restarts: Tells whether the store may have lost something; needed for that.
+        held_max: Batches that may wait to become durable; then the shards wait.
+
+    Raises:
+        ValueError: There is a time after which a write is durable, and no `restarts`; or it is
+            negative, or nothing may wait for it.
     """
 
     def __init__(
@@ -84,6 +106,9 @@ class Worker:
         retry_min_seconds: float = 0.2,
         retry_max_seconds: float = 30.0,
         shutdown_flush_seconds: float = 10.0,
+        durable_after_seconds: float = 0.0,
+        restarts: Restarts | None = None,
+        held_max: int = 100_000,
     ) -> None:
         self._bus = bus
         self._store = store
@@ -103,16 +128,40 @@ class Worker:
             for shard in shards
         }
         self._shutdown_flush_seconds = shutdown_flush_seconds
+        self._settling = self._settling_of(durable_after_seconds, restarts, held_max)
+        self._writing = len(self._buffers)
+        self._all_written = anyio.Event()
         self._batches = 0
         self._samples_written = 0
         self._dead = 0
         self._failed = False
 
-    async def run(self) -> None:
-        """Work until cancelled, or until the bus is closed and everything is written.
+    def _settling_of(
+        self, after_seconds: float, restarts: Restarts | None, held_max: int
+    ) -> Settling:
+        if after_seconds == 0:
+            return AtOnce()
+        if restarts is None or after_seconds < 0 or held_max < 1:
+            raise ValueError(
+                f"durable_after_seconds is {after_seconds:g} with held_max {held_max} and "
+                f"{'no' if restarts is None else 'a'} restarts: it takes a positive time, room for "
+                "a batch at least, and a store that tells of its restarts"
+            )
+        return WhenDurable(
+            restarts=restarts,
+            clock=self._clock,
+            metrics=self._metrics,
+            after_seconds=after_seconds,
+            held_max=held_max,
+        )
 
-        Cancelled, it goes on for at most `shutdown_flush_seconds` with what its shards hold; what
-        is left then stays on the bus, unacknowledged.
+    async def run(self) -> None:
+        """Work until cancelled, or until the bus is closed and everything is written; once.
+
+        Cancelled, it goes on for at most `shutdown_flush_seconds`. From a bus that others share it
+        takes nothing more, and writes what it has; a bus of this process it empties. What is left
+        stays on the bus unacknowledged, and so does what is written and not known to be durable:
+        the next worker writes it again.
         """
         done = anyio.Event()
         scope = anyio.CancelScope(shield=True)
@@ -122,6 +171,8 @@ class Worker:
                 await done.wait()
             except anyio.get_cancelled_exc_class():
                 with anyio.move_on_after(self._shutdown_flush_seconds, shield=True):
+                    if self._bus.is_shared:
+                        self._close_buffers()
                     # Idle is a matter of bus and buffers together, which no one event tells; in
                     # real time, because the bound of the shutdown is real time too.
                     while not (self._failed or self._idle()):  # noqa: ASYNC110 - see above
@@ -133,23 +184,36 @@ class Worker:
         try:
             with scope:
                 async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._settling.run)
                     for buffer in self._buffers.values():
                         tasks.start_soon(self._write_shard, buffer)
-                    await self._bus.subscribe(list(self._buffers), self._take)
-                    for buffer in self._buffers.values():
-                        buffer.close()
+                    await self._bus.subscribe(
+                        list(self._buffers), self._take, at_end=self._write_the_rest
+                    )
+                    tasks.cancel_scope.cancel()
         except BaseException:
             self._failed = True
             raise
         finally:
             done.set()
 
+    async def _write_the_rest(self) -> None:
+        """Return when all that a closed bus handed over is written."""
+        self._close_buffers()
+        if self._writing:
+            await self._all_written.wait()
+
+    def _close_buffers(self) -> None:
+        for buffer in self._buffers.values():
+            buffer.close()
+
     def _idle(self) -> bool:
+        if any(buffer.samples or buffer.entries for buffer in self._buffers.values()):
+            return False
+        if self._bus.is_shared:
+            return True
         depth = self._bus.depth()
-        return all(
-            not buffer.samples and not buffer.entries and not depth.get(shard)
-            for shard, buffer in self._buffers.items()
-        )
+        return not any(depth.get(shard) for shard in self._buffers)
 
     async def _take(self, delivery: Delivery) -> None:
         buffer = self._buffers[delivery.shard]
@@ -157,24 +221,25 @@ class Worker:
         self._tell_pending()
 
     async def _write_shard(self, buffer: ShardBuffer) -> None:
-        while True:
-            deliveries = await buffer.ready()
-            if not deliveries:
-                return
+        while deliveries := await buffer.ready():
+            await self._settling.room(len(deliveries))
             await self._write(deliveries)
             buffer.written(deliveries)
             self._batches += len(deliveries)
             self._metrics.inc(names.WORKER_BATCHES, len(deliveries))
             self._tell_pending()
+            # Or each shard would keep its last batches, some of them large, until others come.
+            del deliveries
+        self._writing -= 1
+        if not self._writing:
+            self._all_written.set()
 
     async def _write(self, deliveries: list[Delivery]) -> None:
-        """Settle deliveries: written or set aside, then acknowledged."""
+        """Have deliveries written or set aside, in any number of tries."""
         tries = 0
         while True:
             error = await self._try(deliveries)
             if error is None:
-                for delivery in deliveries:
-                    await delivery.ack()
                 return
             if isinstance(error, TemporaryStoreError):
                 continue
@@ -188,15 +253,19 @@ class Worker:
                 return
 
     async def _try(self, deliveries: list[Delivery]) -> Exception | None:
-        """Write once; return what went wrong."""
+        """Write once, and see to the acknowledgement; return what went wrong."""
         batches = [delivery.batch for delivery in deliveries]
         async with self._breaker.turn():
-            begin = self._clock.monotonic()
             try:
+                spell = await self._settling.begin()
+                begin = self._clock.monotonic()
                 await self._store.write(batches)
             except TemporaryStoreError as error:
                 if not self._breaker.open:
-                    _log.warning("the store takes no samples", extra={"error": str(error)})
+                    _log.warning(
+                        "the store takes no samples",
+                        extra={"error": str(error), **_requests(deliveries)},
+                    )
                 self._breaker.failed()
                 self._metrics.inc(names.TSDB_WRITE_ERRORS, kind="temporary")
                 return error
@@ -206,12 +275,13 @@ class Worker:
                 return error
             except Exception as error:  # noqa: BLE001 - the supervisor of the write loop
                 # Whatever a batch makes a store raise must not stop the batches behind it.
-                _log.exception("the store failed in an unexpected way")
+                _log.exception("the store failed in an unexpected way", extra=_requests(deliveries))
                 self._metrics.inc(names.TSDB_WRITE_ERRORS, kind="unexpected")
                 return error
             self._closed()
         self._metrics.observe(names.TSDB_FLUSH_SECONDS, self._clock.monotonic() - begin)
         self._samples_written += sum(batch.samples for batch in batches)
+        await self._settling.written(deliveries, spell)
         return None
 
     def _closed(self) -> None:
@@ -230,11 +300,15 @@ class Worker:
             try:
                 await self._dead_batches.put(delivery.batch, reason, self._clock.time())
             except DeadBatchesError as failure:
-                _log.warning("a dead letter was not kept", extra={"error": str(failure)})
+                _log.warning(
+                    "a dead letter was not kept",
+                    extra={"request_id": delivery.batch.request_id, "error": str(failure)},
+                )
                 await self._clock.sleep(1.0)
             else:
                 break
         await delivery.ack()
+        self._settling.set_aside()
         self._dead += 1
         kind = "refused" if isinstance(error, PermanentStoreError) else "unexpected"
         self._metrics.inc(names.TSDB_BATCHES_DROPPED, reason=kind)
@@ -249,4 +323,14 @@ class Worker:
             samples_written=self._samples_written,
             pending_samples=sum(buffer.samples for buffer in self._buffers.values()),
             dead=self._dead,
+            held=self._settling.held,
+            rewritten=self._settling.rewritten,
         )
+
+
+def _requests(deliveries: Sequence[Delivery]) -> dict[str, Any]:
+    """Return what a log line tells of the batches of a write; of many, the first ones."""
+    ids = [delivery.batch.request_id for delivery in deliveries]
+    if len(ids) == 1:
+        return {"request_id": ids[0]}
+    return {"batches": len(ids), "request_ids": ids[:_REQUESTS_TOLD]}
