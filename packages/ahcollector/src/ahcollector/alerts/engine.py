@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Final
 
@@ -30,6 +30,7 @@ __all__ = ["AlertEngine"]
 _log = logging.getLogger("ahcollector.alerts")
 
 _CLAIMS_MAX: Final = 3
+_ALL_SHARDS: Final[Mapping[int, object]] = dict.fromkeys(range(SHARDS), True)
 _ALERT_TYPES: Final = tuple(kind for kind in EventType if kind.value.startswith("alert."))
 
 
@@ -39,6 +40,7 @@ class _Slot:
 
     lock: anyio.Lock = attrs.field(factory=anyio.Lock)
     unit: AlertUnit | None = None
+    tenure: object = None
     is_fenced: bool = False
     failing_since: float | None = None
     saved_at: float = float("-inf")
@@ -71,7 +73,9 @@ class AlertEngine:
         outbox: Where events go.
         clock: Wall and steady time.
         event_ids: Makes event ids, each above the last (`UUID7Generator.next`).
-        shards: Returns the shards that are this process' own now; None: all are.
+        tenures: Returns the shards that are this process' own now, each with what its tenure is
+            known by: when that is another one, the unit is claimed anew. None: all shards are, as
+            long as the process lives.
         settings: How it is judged.
         metrics: Where to count.
         tick_interval_seconds: Pause between two looks at reminders, silent series and silences.
@@ -88,7 +92,7 @@ class AlertEngine:
         outbox: Outbox,
         clock: AsyncClock,
         event_ids: Callable[[], str],
-        shards: Callable[[], Collection[int]] | None = None,
+        tenures: Callable[[], Mapping[int, object]] | None = None,
         settings: AlertSettings | None = None,
         metrics: Metrics | None = None,
         tick_interval_seconds: float = 10.0,
@@ -107,7 +111,7 @@ class AlertEngine:
         self._store = store
         self._clock = clock
         self._event_ids = event_ids
-        self._shards = shards if shards is not None else lambda: range(SHARDS)
+        self._tenures = tenures if tenures is not None else lambda: _ALL_SHARDS
         self._settings = settings if settings is not None else AlertSettings()
         self._metrics = metrics if metrics is not None else NullMetrics()
         self._tick_interval_seconds = tick_interval_seconds
@@ -188,7 +192,7 @@ class AlertEngine:
 
     async def tick(self) -> None:
         """Let time pass for all units of this process; failures are told by log and metrics."""
-        owned = frozenset(self._shards())
+        owned = frozenset(self._tenures())
         is_well = await self._look_for_units(owned)
         if self._rules() is None:
             return
@@ -257,6 +261,10 @@ class AlertEngine:
 
     async def _work(self, key: UnitKey, slot: _Slot, act: Callable[[AlertUnit], None]) -> None:
         """Do something to a unit, store what it decided, and deliver what is stored."""
+        tenure = self._tenures().get(key.shard)
+        if tenure is not None and tenure != slot.tenure:
+            # Another process may have owned it since: what is in memory may be of before.
+            slot.tenure, slot.is_fenced = tenure, slot.unit is not None
         for _ in range(_CLAIMS_MAX):
             unit = await self._claimed(key, slot)
             rules = self._rules()
@@ -293,6 +301,9 @@ class AlertEngine:
         if slot.unit is not None and image.is_empty:
             # The store has lost everything, and memory has not.
             slot.unit.adopt(image.epoch)
+        elif slot.unit is not None and image.epoch == slot.unit.epoch + 1:
+            # Nobody claimed it in between: memory has what is stored, and more.
+            slot.unit.epoch = image.epoch
         else:
             unit = AlertUnit(
                 key=key,
