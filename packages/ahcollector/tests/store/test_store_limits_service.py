@@ -5,6 +5,7 @@ docs/how-to/run-victoriametrics.md names these tests.
 """
 
 import math
+import random
 import socket
 import time
 from itertools import count
@@ -14,11 +15,14 @@ import attrs
 import pytest
 from hostile_texts import HOSTILE
 
+from ahcollector.bus import InProcessBus
+from ahcollector.clock import SystemClock
 from ahcollector.errors import PermanentStoreError, TemporaryStoreError
 from ahcollector.store import Aggregate
 from ahcollector.store._lines import SERIES_BYTES_MAX, series_bytes
 from ahcollector.store.victoria_metrics import VictoriaMetricsStore
 from ahcollector.testing._contracts.store import samples
+from ahcollector.worker import MemoryDeadBatches, Worker
 from ahwire.limits import DEFAULT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.service]
@@ -281,6 +285,36 @@ async def test_a_full_disk_is_temporary_and_nothing_is_half_stored(start_service
         await anyio.to_thread.run_sync(server.restart)
         await store.write(batches)
         assert len(await newest(store, company)) == 50
+
+
+async def test_a_worker_waits_with_all_it_has_until_the_disk_has_room(start_service):
+    """Nothing is set aside."""
+    server = start_service(FillingDisk)
+    company, t = next(COMPANIES), now_ms()
+    batches = [samples([(t + n, 1.0)], company_id=company, name=f"ah_{n}") for n in range(30)]
+    bus, dead = InProcessBus(clock=SystemClock()), MemoryDeadBatches()
+    async with VictoriaMetricsStore(url=server.url) as store, anyio.create_task_group() as tasks:
+        worker = Worker(
+            bus=bus,
+            store=store,
+            clock=SystemClock(),
+            rng=random.Random(4),
+            dead_batches=dead,
+            flush_seconds=0.01,
+            retry_max_seconds=0.2,
+        )
+        tasks.start_soon(worker.run)
+        for batch in batches:
+            await bus.publish(batch)
+        await anyio.sleep(1)
+        assert await newest(store, company) == []
+        server.full = False
+        await anyio.to_thread.run_sync(server.restart)
+        with anyio.fail_after(20):
+            while len(await newest(store, company)) < len(batches):
+                await anyio.sleep(0.1)
+        tasks.cancel_scope.cancel()
+    assert await dead.count() == 0
 
 
 # --- flags of an operator that drop in silence
