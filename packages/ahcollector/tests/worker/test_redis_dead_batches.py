@@ -1,6 +1,9 @@
 """What dead batches in Redis do besides the contract: shared by workers, keys, junk, bounds."""
 
 import copy
+import gc
+import random
+import tracemalloc
 
 import anyio
 import attrs
@@ -258,3 +261,52 @@ async def test_odd_clocks_leave_ids_for_those_that_are_right(client):
     assert ids == sorted(ids)
     assert ids[-1] < 1 << 53
     await check_whole(client)
+
+
+async def test_many_large_letters_are_never_in_memory_at_once(client):
+    """Listed, replayed and purged: at most a batch, as objects, and what it takes to read it."""
+    dead = dead_of(client)
+    chance = random.Random(1)
+    points = tuple((stamp, chance.random()) for stamp in range(5_000))
+    series = attrs.evolve(batch_of(1).series[0], points=points)
+    for number in range(60):
+        await dead.put(attrs.evolve(batch_of(number), series=(series,)), "no", T0)
+    assert sum(letter.size_bytes for letter in await dead.letters()) > 60 * 30_000
+    published = 0
+
+    async def publish(batch):
+        nonlocal published
+        published += batch.samples
+
+    async def peak_of(action):
+        gc.collect()
+        tracemalloc.start()
+        try:
+            await action()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    first = (await dead.letters(limit=1))[0].letter_id
+    one = await peak_of(lambda: dead.read(first))
+    assert await peak_of(lambda: dead.letters(limit=500)) < one
+    assert await peak_of(lambda: replay_dead_batches(dead, publish)) < 3 * one
+    assert (published, await dead.count()) == (60 * 5_000, 0)
+
+
+async def test_the_rights_that_the_guide_gives_a_user_are_enough(private_redis):
+    """Those of docs/how-to/run-on-redis.md; a letter is set aside with them, too."""
+    prefix = fresh_prefix()
+    admin = client_of(private_redis.port, prefix)
+    rights = f"~{prefix}* &{prefix}* +@all -@admin -@dangerous +config|get +info"
+    await admin.call("ACL", "SETUSER", "lim", "on", ">secret", *rights.split())
+    client = client_of(private_redis.port, prefix, username="lim", password="secret")
+    dead = dead_of(client, letters_max=3)
+    await put(dead, 1, 2, 3, 4)
+    first = (await dead.letters())[0].letter_id
+    await admin.call("SET", client.key("wk", "dead", "l", first), "x")
+    assert await numbers(dead) == [3, 4]
+    assert dead.damaged == 1
+    assert await dead.purge(None) == 2
+    await client.aclose()
+    await admin.aclose()
