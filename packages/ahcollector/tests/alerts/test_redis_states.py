@@ -1,0 +1,161 @@
+"""The states of alerts in a real Redis: killed, a reply lost, damaged by others."""
+
+import uuid
+
+import pytest
+from alert_world import World, batch, rule
+
+from ahcollector.alerts import AlertChange, RulePuller, UnitKey
+from ahcollector.errors import AlertStateError, TemporaryStoreError
+from ahcollector.testing import FakeClock, FakeHub
+from ahcollector.testing._contracts.alerts import _event
+
+pytestmark = [pytest.mark.service, pytest.mark.anyio]
+
+KEY = UnitKey(shard=3, company_id="acme")
+
+
+def client_of(port, timeout_seconds=5.0):
+    from ahcollector.redis import RedisClient, RedisConfig
+
+    return RedisClient(
+        config=RedisConfig(
+            port=port, prefix=f"{uuid.uuid4().hex}:", timeout_seconds=timeout_seconds
+        )
+    )
+
+
+@pytest.fixture
+async def client(redis_server, anyio_backend):
+    client = client_of(redis_server.port)
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+def store(client):
+    from ahcollector.alerts.redis import RedisAlertStateStore
+
+    return RedisAlertStateStore(client=client)
+
+
+async def test_keys_are_those_of_the_specification_and_none_is_left(client, store, keys_of):
+    epoch = (await store.claim(KEY)).epoch
+    change = AlertChange(seq=1, base={"rules": "r"}, pieces={"a": "x"}, intents=(_event(1),))
+    await store.commit(KEY, epoch, change)
+    assert await keys_of(client) == {
+        "rules:state:3:acme",
+        "rules:tx:3:acme",
+        "rules:units:3",
+    }
+    await store.told(KEY, [_event(1).event_id])
+    await store.remove(KEY, epoch)
+    assert await keys_of(client) == set()
+
+
+async def test_fields_that_cannot_be_read_are_counted_and_kept_aside(client, store, caplog):
+    epoch = (await store.claim(KEY)).epoch
+    change = AlertChange(seq=4, base={"rules": "r"}, pieces={"a": "x"}, intents=(_event(4),))
+    await store.commit(KEY, epoch, change)
+    state, tx = client.key("rules:state:3:acme"), client.key("rules:tx:3:acme")
+    await client.call("HSET", state, "p:b", "junk", "p:c", "zjunk", "what", "x", "q:y", "z")
+    await client.call("HSET", tx, "id", "{}")
+    image = await store.claim(KEY)
+    assert image.damaged == 5
+    assert (image.seq, dict(image.base), dict(image.pieces)) == (4, {"rules": "r"}, {"a": "x"})
+    assert image.intents == (_event(4),)
+    assert "cannot be read" in caplog.text
+    assert await client.call("HGET", client.key("rules:aside:3:acme"), "p:b") == b"junk"
+    await store.commit(KEY, image.epoch, AlertChange(seq=5, base={"rules": "s"}))
+    assert (await store.claim(KEY)).damaged == 1, "the event stays, to be looked at"
+
+
+async def test_key_of_another_type_is_an_error(client, store):
+    await client.call("SET", client.key("rules:state:3:acme"), "x")
+    with pytest.raises(AlertStateError, match="states of alerts: cannot take over"):
+        await store.claim(KEY)
+
+
+async def test_large_change_is_one_step(store):
+    epoch = (await store.claim(KEY)).epoch
+    events = tuple(_event(number) for number in range(1, 1001))
+    pieces = {f"piece {number}": "x" * 100 for number in range(5000)}
+    await store.commit(KEY, epoch, AlertChange(seq=1000, pieces=pieces, intents=events))
+    await store.commit(KEY, epoch, AlertChange(seq=1000, pieces=dict.fromkeys(pieces)))
+    image = await store.claim(KEY)
+    assert image.intents == events
+    assert image.pieces == {}
+
+
+@pytest.mark.fault
+async def test_reply_that_is_lost_tells_nothing_twice(line):
+    """C18: Redis did it and its answer never came, at each of the calls."""
+    from ahcollector.alerts.redis import RedisAlertStateStore
+
+    client = client_of(line.port)
+    for lost_at in range(1, 9):
+        world = World(rule(f"r{lost_at}"), store=RedisAlertStateStore(client=client))
+        calls = 0
+        real = client._settled
+
+        async def counting(what, send, real=real, lost_at=lost_at):
+            nonlocal calls
+            calls += 1
+            line.loses = calls == lost_at
+            return await real(what, send)
+
+        client._settled = counting
+        for at, value in enumerate([60, 40, 60]):
+            for _ in range(5):
+                try:
+                    await world.show(batch(10_000 * lost_at + at, value))
+                except TemporaryStoreError:
+                    world.start()
+                else:
+                    break
+            await world.engine.tick()
+        client._settled = real
+        kinds = [kind.type.value for kind in await world.events() if kind.rule_id == f"r{lost_at}"]
+        assert kinds == ["alert.opened", "alert.resolved", "alert.opened"], lost_at
+    assert line.lost >= 5
+    await client.aclose()
+
+
+@pytest.mark.fault
+async def test_redis_that_is_killed_in_the_middle_tells_each_alert_once(private_redis):
+    """C18: kill -9 and a restart, with what it kept, between any two batches."""
+    from ahcollector.alerts.redis import RedisAlertStateStore
+
+    client = client_of(private_redis.port, timeout_seconds=2.0)
+    world = World(rule(), store=RedisAlertStateStore(client=client))
+    for at, value in enumerate([60, 40, 60]):
+        world.clock.advance(10)
+        private_redis.kill()
+        with pytest.raises(TemporaryStoreError):
+            await world.show(batch(at, value))
+        private_redis.start()
+        if at == 1:
+            world.start()
+        await world.show(batch(at, value))
+        await world.engine.tick()
+    assert [kind for kind, _ in await world.told()] == ["opened", "resolved", "opened"]
+    await client.aclose()
+
+
+async def test_rules_that_one_process_pulled_are_there_for_all(client):
+    from ahcollector.alerts.redis import RedisKeptLists
+
+    hub = FakeHub()
+    hub.threshold_rules = (rule("a"),)
+    kept = RedisKeptLists(client=client)
+    await RulePuller(hub=hub, kept=kept, clock=FakeClock()).pull()
+    other = RulePuller(hub=hub, kept=RedisKeptLists(client=client), clock=FakeClock())
+    await other.recall()
+    assert other.current.of("acme") == (rule("a"),)
+    await client.call("SET", client.key("rules:kept:rules"), "junk")
+    assert await kept.load("rules") is None
+    await client.call("DEL", client.key("rules:kept:rules"))
+    assert await kept.load("rules") is None
+    await client.call("HSET", client.key("rules:kept:rules"), "a", "b")
+    with pytest.raises(AlertStateError, match="the hub's last rules"):
+        await kept.load("rules")
