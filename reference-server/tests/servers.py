@@ -108,7 +108,7 @@ async def running(state_dir, *, company="acme", data=None, seams=None):
     """A server that is up; leaving stops it as SIGTERM does."""
     environment = {**FREE, "AHC_STATE_DIR": str(state_dir)}
     settings = settings_from(data or {}, environment)
-    seams = seams if seams is not None else Seams(patient=False)
+    seams = seams if seams is not None else Seams()
     async with (
         assembled(settings, seams=seams) as assembly,
         httpx.AsyncClient(trust_env=False, timeout=30) as http,

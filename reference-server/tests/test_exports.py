@@ -51,6 +51,7 @@ EXPORTS = {
         "IngestSettings",
         "LogSettings",
         "MailSettings",
+        "NatsSettings",
         "Network",
         "NotifySettings",
         "OutboxSettings",

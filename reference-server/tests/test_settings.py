@@ -124,6 +124,7 @@ TAKEN = {
     "remove_orphans": "true",
     "tls": "true",
     "bus.backend": "inproc",
+    "nats.url": "nats://127.0.0.1:4222,tls://[::1]:4223",
     "tsdb.long_url": "http://127.0.0.1:2",
     "tsdb.url": "http://127.0.0.1:1",
     "worker.shards": "0-31,40",
@@ -137,6 +138,10 @@ NEEDED = {
     "notify.mail.host": {"AHC_NOTIFY_MAIL_SENDER": "a@example.test"},
     "redis.username": {"AHC_REDIS_PASSWORD": "x"},
     "redis.tls_ca_file": {"AHC_REDIS_TLS": "true"},
+    "nats.password": {"AHC_NATS_USERNAME": "u"},
+    "nats.tls_ca_file": {"AHC_NATS_TLS": "true"},
+    "nats.url": {"AHC_BUS_BACKEND": "jetstream"},
+    "nats.username": {"AHC_NATS_PASSWORD": "x"},
     "tsdb.long_url": {"AHC_TSDB_URL": "http://127.0.0.1:1"},
     "tsdb.password": {"AHC_TSDB_USERNAME": "u"},
     "tsdb.tls_ca_file": {"AHC_TSDB_URL": "https://127.0.0.1:1"},
@@ -183,10 +188,10 @@ def test_a_number_outside_its_range_is_one_sentence_with_name_value_and_range(li
 
 SECRETS = (
     *("hub.token", "admin.token", "redis.password", "console.password"),
-    *("tsdb.password", "tsdb.bearer"),
+    *("tsdb.password", "tsdb.bearer", "nats.password", "nats.token"),
 )
 #: What stands beside a secret without which it is refused.
-BESIDE = {"tsdb.password": {"username": "u"}}
+BESIDE = {"tsdb.password": {"username": "u"}, "nats.password": {"username": "u"}}
 
 
 @pytest.mark.parametrize("name", SECRETS)

@@ -7,10 +7,12 @@ import pytest
 
 from ah_server.settings import setting_lines, settings_from
 from ah_server.wiring import Seams
+from ah_server.wiring._carrier import Carrier
+from ah_server.wiring._jetstream import nats_config
 from ah_server.wiring._limits import ingest_limits
 from ah_server.wiring._redis import redis_config
 from ah_server.wiring._samples import Samples, samples_of
-from ah_server.wiring._stream import Carrier, carrier_of, worker_of
+from ah_server.wiring._stream import carrier_of, worker_of
 from ahcollector.bus import InProcessBus
 from ahcollector.clock import SystemClock
 from ahcollector.ingest import IngestLimits
@@ -127,6 +129,7 @@ OF_THE_WORKER = {
     "max_batch_samples": ("flush_samples", 11),
     "max_batch_wait_seconds": ("flush_seconds", 0.7),
     "retry_max_seconds": ("retry_max_seconds", 7.0),
+    "durable_after_seconds": ("durable_after_seconds", 8.0),
 }
 
 
@@ -173,7 +176,44 @@ async def test_every_setting_of_the_bus_is_a_buses(given_to, backend, part):
     assert given["dead_max"] == 5
     if backend == "redis":
         assert given.items() >= BUS.items()
-    assert names_of("bus") == bus.keys()
+    assert names_of("bus") == {*bus, "entry_bytes_max"}
+
+
+NATS = {
+    "username": "ah",
+    "password": "canary",
+    "prefix": "test",
+    "tls": True,
+    "tls_ca_file": "/ca.pem",
+    "timeout_seconds": 1.5,
+}
+BUFFER = {"buffer_bytes": 1 << 27, "buffer_batches": 300_000, "buffer_shard_batches": 7}
+
+
+@pytest.mark.anyio
+async def test_every_setting_of_nats_is_the_clients_or_the_buses(given_to):
+    url = {"url": "nats://a:1,nats://b:2"}
+    bus = {"backend": "jetstream", "lease_seconds": 7, "dead_max": 5, "entry_bytes_max": 5000}
+    data = {"nats": {**url, **NATS, **BUFFER, "replicas": 3}, "bus": bus}
+    settings = settings_from(data, {})
+    config = attrs.asdict(nats_config(settings.nats))
+    assert {**config, "tls_ca_file": str(config["tls_ca_file"])}.items() >= NATS.items()
+    assert config["servers"] == ("nats://a:1", "nats://b:2")
+    for name, field in (("token", "token"), ("credentials", "credentials_file")):
+        other = settings_from({"nats": {name: "/canary"}}, {}).nats
+        assert str(getattr(nats_config(other), field)) == "/canary"
+
+    async def made():
+        async with AsyncExitStack() as stack:
+            return await carrier_of(settings, Seams(), PrometheusMetrics(), None, stack)
+
+    given = await given_to("ah_server.wiring._jetstream.JetStreamBus", made)
+    size = given["size"]
+    assert (size.bytes_max, size.batches_max, size.shard_batches_max) == tuple(BUFFER.values())
+    assert size.seconds == 7200
+    expected = {"lease_seconds": 7, "dead_max": 5, "entry_bytes_max": 5000, "replicas": 3}
+    assert given.items() >= expected.items()
+    assert names_of("nats") == {"url", "token", "credentials", "replicas", *NATS, *BUFFER}
 
 
 @pytest.mark.anyio
@@ -187,13 +227,15 @@ async def test_every_setting_of_the_worker_is_the_workers(given_to):
         },
         {},
     )
+    store = MemoryStore(clock=SystemClock())
+    restarts = object()
     samples = Samples(
-        store=MemoryStore(clock=SystemClock()), shared=True, step_seconds_min=30, found="", loops=()
+        store=store, shared=True, restarts=restarts, step_seconds_min=30, found="", loops=()
     )
     bus = InProcessBus(clock=SystemClock())
     carrier = Carrier(bus=bus, dead=bus.dead, ping=None, found="")
 
-    async def made():
+    async def made(samples=samples):
         worker_of(
             settings,
             Seams(),
@@ -206,4 +248,8 @@ async def test_every_setting_of_the_worker_is_the_workers(given_to):
     given = await given_to("ah_server.wiring._stream.Worker", made)
     expected = dict(OF_THE_WORKER.values()) | {"shards": (0, 1, 2), "shutdown_flush_seconds": 3.0}
     assert given.items() >= expected.items()
+    assert given["restarts"] is restarts
     assert names_of("worker") == {"shards", "shutdown_flush_seconds"}
+    kept = attrs.evolve(samples, restarts=None)
+    given = await given_to("ah_server.wiring._stream.Worker", lambda: made(kept))
+    assert given["durable_after_seconds"] == 0

@@ -9,6 +9,7 @@ from ah_server.settings import Shards, load_settings, settings_from
 from ahcollector.bus import SHARDS
 
 REDIS = {"addr": "127.0.0.1:6379"}
+NATS = {"url": "nats://127.0.0.1:4222"}
 TSDB = {"url": "http://127.0.0.1:8428"}
 
 
@@ -28,6 +29,8 @@ def problems(data, environment=None):
         ({"redis": REDIS, "tsdb": TSDB}, "redis"),
         ({"redis": REDIS, "tsdb": TSDB, "bus": {"backend": "inproc"}}, "inproc"),
         ({"redis": REDIS, "bus": {"backend": "redis"}}, "redis"),
+        ({"nats": NATS, "bus": {"backend": "jetstream"}}, "jetstream"),
+        ({"nats": NATS, "redis": REDIS, "bus": {"backend": "redis"}}, "redis"),
     ],
 )
 def test_auto_shares_the_bus_where_the_store_is_shared(data, backend):
@@ -38,6 +41,24 @@ def test_auto_shares_the_bus_where_the_store_is_shared(data, backend):
     ("data", "told"),
     [
         ({"bus": {"backend": "redis"}}, "bus.backend: redis needs redis.addr; set that"),
+        ({"bus": {"backend": "jetstream"}}, "bus.backend: jetstream needs nats.url; set that"),
+        ({"nats": NATS}, "bus.backend: auto does not use the NATS of nats.url; set it to"),
+        ({"nats": {"username": "u"}}, "nats.password: required with nats.username"),
+        ({"nats": {"password": "canary"}}, "nats.username: required with nats.password"),
+        (
+            {"nats": {"username": "u", "password": "canary", "token": "canary"}},
+            "nats.token: works only without nats.username and nats.password",
+        ),
+        (
+            {"nats": {"credentials": "/c.creds", "token": "canary"}},
+            "nats.credentials: works only without nats.token",
+        ),
+        ({"nats": {"tls_ca_file": "/ca.pem"}}, "nats.tls_ca_file: works only with nats.tls"),
+        ({"nats": {"prefix": "a.b"}}, "expected 1 to 64 letters, digits, _ and - only"),
+        (
+            {"nats": {"buffer_batches": 64}},
+            "nats.buffer_batches: 64 is under nats.buffer_shard_batches (200000)",
+        ),
         (
             {"bus": {"claim_idle_seconds": 4, "block_seconds": 2}},
             "bus.claim_idle_seconds: 4 is not over twice bus.block_seconds (2)",
@@ -94,6 +115,21 @@ def test_what_is_read_from_a_file_is_read_from_variables(tmp_path):
         "AHC_TSDB_RETRY_MAX_SECONDS": "20",
     }
     assert load_settings(path, {}) == settings_from({}, variables)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("127.0.0.1:4222", "http://h:4222", "nats://h", "nats://h:0", "nats://h:1/", "nats://"),
+        *("nats://h:1,", "nats://h:1,,nats://h:2", "nats://h:1 ,nats://h:2", "nats://h:1?a"),
+        *("nats://u:canary@h:1", "nats://h:99999", "nats://[::1:1", "nats://h:1,h:2"),
+    ],
+)
+def test_what_is_no_address_of_nats_is_refused_without_a_login(url):
+    (found,) = problems({"nats": {"url": url}, "bus": {"backend": "jetstream"}})
+    assert found.startswith("nats.url: ")
+    assert "canary" not in found
+    assert len(found) < 300
 
 
 @given(numbers=st.sets(st.integers(0, SHARDS - 1), min_size=1))

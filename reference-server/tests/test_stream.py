@@ -18,12 +18,19 @@ def company():
     return f"c{uuid.uuid4().hex}"
 
 
-def on(*, redis=None, victoria_metrics=None, **more):
+def on(*, redis=None, victoria_metrics=None, nats=None, **more):
     data = {}
+    if nats is not None:
+        # Names of the test's own: the NATS is everybody's.
+        prefix = f"t{uuid.uuid4().hex}"
+        data["nats"] = {"url": nats.url, "prefix": prefix, "buffer_bytes": 64 << 20}
+        data["bus"] = {"backend": "jetstream", "lease_seconds": 1.5}
     if redis is not None:
-        data |= {"redis": {"addr": f"127.0.0.1:{redis.port}"}, "bus": QUICK_BUS}
+        # On a busy machine half a second is not much.
+        addr = f"127.0.0.1:{redis.port}"
+        data |= {"redis": {"addr": addr, "timeout_seconds": 3}, "bus": QUICK_BUS}
     if victoria_metrics is not None:
-        data["tsdb"] = {"url": victoria_metrics.url}
+        data["tsdb"] = {"url": victoria_metrics.url, "durable_after_seconds": 0.5}
     for name, section in more.items():
         data[name] = {**data.get(name, {}), **section}
     return data
@@ -37,12 +44,21 @@ async def shown(server, store, count):
     await until(look)
 
 
-@pytest.mark.parametrize("shares", [True, False], ids=["bus on redis", "bus in process"])
+@pytest.fixture
+def shared_bus(bus, request):
+    """What `on` is told for a bus of that name."""
+    fixtures = {"redis": ("redis", "private_redis"), "jetstream": ("nats", "nats_server")}
+    if bus not in fixtures:
+        return {}
+    name, fixture = fixtures[bus]
+    return {name: request.getfixturevalue(fixture)}
+
+
+@pytest.mark.parametrize("bus", ["inproc", "redis", "jetstream"])
 async def test_a_batch_is_read_back_also_by_the_next_server(
-    tmp_path, company, private_redis, victoria_metrics, shares
+    tmp_path, company, shared_bus, victoria_metrics
 ):
-    redis = private_redis if shares else None
-    data = on(redis=redis, victoria_metrics=victoria_metrics)
+    data = on(**shared_bus, victoria_metrics=victoria_metrics)
     async with running(tmp_path / "a", company=company, data=data) as server:
         token = await server.enrol()
         assert await server.send(token, 1.0, 2.0, 3.0) == 202
@@ -60,14 +76,15 @@ async def test_a_batch_is_read_back_also_by_the_next_server(
     assert not (tmp_path / "a" / "samples.log").exists()
 
 
+@pytest.mark.parametrize("bus", ["redis", "jetstream"])
 async def test_what_is_on_the_bus_at_a_stop_is_written_by_the_next_server(
-    tmp_path, company, private_redis, start_service
+    tmp_path, company, shared_bus, start_service
 ):
     from testkit import VictoriaMetricsServer
 
     store = start_service(VictoriaMetricsServer)
     data = on(
-        redis=private_redis,
+        **shared_bus,
         victoria_metrics=store,
         worker={"shutdown_flush_seconds": 0.1},
         tsdb={"retry_max_seconds": 0.2, "timeout_seconds": 2},
@@ -113,10 +130,14 @@ async def test_without_a_bus_that_keeps_them_batches_are_not_let_in_to_a_store_t
             assert "bus" not in reply.json()["checks"]
 
 
+@pytest.mark.parametrize("carrier", ["redis", "jetstream"])
 async def test_two_servers_write_to_one_store_whichever_an_agent_speaks_to(
-    tmp_path, company, private_redis, victoria_metrics
+    tmp_path, company, private_redis, nats_server, victoria_metrics, carrier
 ):
+    # Who may send is in Redis either way.
     data = on(redis=private_redis, victoria_metrics=victoria_metrics)
+    if carrier == "jetstream":
+        data |= on(nats=nats_server)
     async with running(tmp_path / "a", company=company, data=data) as first:
         token = await first.enrol()
         hub = {

@@ -1,6 +1,7 @@
 """`ah-server check` with VictoriaMetrics and the bus: what it names, and how a start waits."""
 
 import logging
+import uuid
 
 import pytest
 from servers import FREE, clean_environment, running
@@ -19,7 +20,7 @@ PASSWORD = "canary-51c7"
 def check(tmp_path, monkeypatch, capsys):
     def run(**environment):
         clean_environment(monkeypatch)
-        state = {"AHC_STATE_DIR": str(tmp_path / "state")}
+        state = {"AHC_STATE_DIR": str(tmp_path / "state"), "AHC_REDIS_TIMEOUT_SECONDS": "3"}
         for name, value in {**FREE, **state, **environment}.items():
             monkeypatch.setenv(name, value)
         capsys.readouterr()
@@ -70,8 +71,12 @@ def test_a_door_that_takes_more_than_the_store_keeps_ends_with_3(check, victoria
     [
         ({"AHC_TSDB_URL": NOBODY}, f"tsdb.url: {NOBODY} cannot be used (VictoriaMetrics cannot be"),
         ({"AHC_REDIS_ADDR": "127.0.0.1:1"}, "redis.addr: 127.0.0.1:1 cannot be used ("),
+        (
+            {"AHC_NATS_URL": "nats://127.0.0.1:1", "AHC_BUS_BACKEND": "jetstream"},
+            "nats.url: nats://127.0.0.1:1 cannot be used: ",
+        ),
     ],
-    ids=["tsdb", "redis"],
+    ids=["tsdb", "redis", "nats"],
 )
 def test_what_is_missing_is_named_and_ends_with_3(
     check, private_redis, victoria_metrics, missing, told
@@ -116,6 +121,32 @@ def test_certificates_that_are_none_are_named(check, tmp_path):
         code, _, err = check(AHC_TSDB_URL="https://127.0.0.1:1", AHC_TSDB_TLS_CA_FILE=str(path))
         assert code == 3
         assert f"tsdb.tls_ca_file: {path} cannot be used" in err
+
+
+@pytest.fixture
+def on_nats(nats_server):
+    return {
+        "AHC_BUS_BACKEND": "jetstream",
+        "AHC_NATS_URL": nats_server.url,
+        "AHC_NATS_PREFIX": f"t{uuid.uuid4().hex}",
+        "AHC_NATS_BUFFER_BYTES": str(64 << 20),
+    }
+
+
+def test_a_jetstream_that_fits_is_said_to(check, on_nats, caplog):
+    code, out, err = check(**on_nats)
+    assert code == 0, err
+    assert f"ok  bus is on the JetStream of {on_nats['AHC_NATS_URL']}" in out
+    # The store is this process's own.
+    assert "set tsdb.url before there is a second one" in caplog.text
+
+
+def test_a_jetstream_without_room_ends_with_3_at_once(check, on_nats):
+    code, _, err = check(**{**on_nats, "AHC_NATS_BUFFER_BYTES": str(1 << 44)})
+    assert code == 3
+    assert "nats.url: " in err
+    assert "max_file_store" in err
+    assert "start it" not in err
 
 
 class HastyClock(SystemClock):

@@ -25,13 +25,19 @@ from ahwire.agent_pb2 import EnrollRequest, EnrollResponse, Label, MetricsBatch,
 
 #: What takes half a minute by default takes a second or two.
 QUICK_BUS = {"block_seconds": 0.1, "lease_seconds": 2, "claim_idle_seconds": 2}
-QUICK_TSDB = {"retry_max_seconds": 0.5, "timeout_seconds": 3}
+QUICK_TSDB = {"retry_max_seconds": 0.5, "timeout_seconds": 3, "durable_after_seconds": 15}
 _PROTO = {"X-AH-Proto": "1", "Content-Type": "application/x-protobuf"}
 
 
-def on(*, redis=None, victoria_metrics=None, hub_of=None, **more):
-    """Settings for `World`: these services, at a quick pace, with `more` over them."""
+def on(*, redis=None, victoria_metrics=None, nats=None, hub_of=None, **more):
+    """Settings for `World`: these services, at a quick pace, with `more` over them.
+
+    The bus is on JetStream where `nats` is given, else on Redis where both others are.
+    """
     made = {"bus": dict(QUICK_BUS)}
+    if nats is not None:
+        made["bus"]["backend"] = "jetstream"
+        made["nats"] = {"url": nats.url, "buffer_bytes": 256 << 20}
     if redis is not None:
         made["redis"] = {"addr": f"127.0.0.1:{redis.port}"}
     if victoria_metrics is not None:

@@ -3,6 +3,7 @@
 from ah_server.settings._backends import (
     HELD_HOURS_MAX,
     BusSettings,
+    NatsSettings,
     RedisSettings,
     StoreSettings,
     TsdbSettings,
@@ -37,6 +38,7 @@ __all__ = [
     "IngestSettings",
     "LogSettings",
     "MailSettings",
+    "NatsSettings",
     "Network",
     "NotifySettings",
     "OutboxSettings",

@@ -7,6 +7,8 @@ import attrs
 from ah_server.settings._checks import (
     check_http_url,
     check_key_prefix,
+    check_nats_prefix,
+    check_nats_urls,
     check_service_address,
     check_token,
     check_user_name,
@@ -58,15 +60,19 @@ class BusSettings:
 
     backend: str = setting(
         "auto",
-        "inproc: in this process, lost with it; redis: the Redis of redis.addr, shared;"
-        " auto: redis where redis.addr and tsdb.url are set, else inproc",
-        one_of=("auto", "inproc", "redis"),
+        "inproc: in this process, lost with it; redis: the Redis of redis.addr, shared; jetstream:"
+        " the NATS of nats.url, shared, a buffer of two hours; auto: redis where redis.addr and"
+        " tsdb.url are set, else inproc",
+        one_of=("auto", "inproc", "redis", "jetstream"),
     )
     queue_per_shard: int = setting(
-        256, "batches a shard holds before agents are told to wait", between=(1, 100_000)
+        256,
+        "batches a shard holds before agents are told to wait; not with jetstream, which has"
+        " nats.buffer_*",
+        between=(1, 100_000),
     )
     readers: int = setting(
-        8, "connections on which a process waits for batches", between=(1, SHARDS)
+        8, "connections on which a process waits for batches in Redis", between=(1, SHARDS)
     )
     block_seconds: float = setting(
         0.5, "how long each of them waits in Redis before it asks anew", between=(0.05, 10)
@@ -78,11 +84,59 @@ class BusSettings:
     )
     claim_idle_seconds: float = setting(
         30.0,
-        "a batch that was read and that no owner of its shard knows is handed over after this time",
+        "a batch that was read from Redis and that no owner of its shard knows is handed over after"
+        " this time",
         between=(0.5, 3600),
     )
     dead_max: int = setting(
         1000, "dead letters kept; the oldest go, counted", between=(1, 1_000_000)
+    )
+    entry_bytes_max: int = setting(
+        900_000,
+        "larger batches are split on their way to NATS, whose max_payload is a MiB unless set",
+        between=(4096, 64 << 20),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class NatsSettings:
+    """Where the bus is with `bus.backend: jetstream`."""
+
+    url: str = setting(
+        "",
+        "nats://host:port of the NATS that carries batches, or several of one cluster with commas"
+        " between; used with bus.backend jetstream alone",
+        check=check_nats_urls,
+    )
+    username: str = setting("", "login name; empty: none")
+    password: Secret = setting(NO_SECRET, "login password")
+    token: Secret = setting(NO_SECRET, "token in place of name and password")
+    credentials: Path | None = setting(
+        None, "file of a JWT and its seed (.creds) in place of a login; needs the package nkeys"
+    )
+    prefix: str = setting(
+        "ah",
+        "what names of streams and subjects begin with: letters, digits, _ and -",
+        check=check_nats_prefix,
+    )
+    tls: bool = setting(default=False, doc="whether the connection is TLS")
+    tls_ca_file: Path | None = setting(
+        None, "PEM certificates that NATS is checked against; empty: the system's"
+    )
+    timeout_seconds: float = setting(2.0, "an answer must have come by then", between=(0.1, 30))
+    replicas: int = setting(
+        1, "servers of a cluster that keep each stream, when it is made", between=(1, 5)
+    )
+    buffer_bytes: int = setting(
+        4 << 30,
+        "disk that the batches of all shards may take; JetStream must have so much",
+        between=(64 << 20, 1 << 44),
+    )
+    buffer_batches: int = setting(
+        2_000_000, "batches of all shards that may wait", between=(64, 1_000_000_000)
+    )
+    buffer_shard_batches: int = setting(
+        200_000, "batches of one shard that may wait", between=(1, 1_000_000_000)
     )
 
 
@@ -133,6 +187,12 @@ class TsdbSettings:
         "what its -retentionPeriod says (31 days unless that is set); older samples are counted"
         " and left out",
         between=(1, 36_600),
+    )
+    durable_after_seconds: float = setting(
+        15.0,
+        "what is written is acknowledged to the bus after this time, when a kill of VictoriaMetrics"
+        " cannot lose it any more; until then it is written again after one; 0: at once",
+        between=(0, 300),
     )
     max_batch_samples: int = setting(5000, "samples that make a write due", between=(1, 100_000))
     max_batch_wait_seconds: float = setting(

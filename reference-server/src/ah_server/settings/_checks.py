@@ -18,6 +18,7 @@ _PREFIX_CHARS_MAX = 64
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST_NAME = re.compile(rf"(?=.{{1,254}}\Z){_LABEL}(?:\.{_LABEL})*\.?")
 _HASH_TAG = re.compile(r"[^{}]*(\{[^{}]+\}[^{}]*)?")
+_NATS_PREFIX = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LOGIN = re.compile(r"//[^/]*@")
 
 
@@ -111,6 +112,33 @@ def check_key_prefix(text: str) -> None:
         raise ValueError("expected none of * ? [ ] \\ in it, because keys are searched by pattern")
     if not _HASH_TAG.fullmatch(text):
         raise ValueError("expected braces as one hash tag only, as in {ah}:")
+
+
+def check_nats_urls(text: str) -> None:
+    """Addresses of NATS servers with commas between, or nothing."""
+    expected = (
+        "expected nats://host:port or tls://host:port, several with commas between, as in"
+        " nats://10.0.0.6:4222"
+    )
+    if not text:
+        return
+    for one in text.split(","):
+        try:
+            parts = urlsplit(one)
+            host, port = parts.hostname or "", parts.port
+        except ValueError:
+            raise ValueError(expected) from None
+        if "@" in parts.netloc:
+            raise ValueError("expected no login in it; the parts of one are settings of their own")
+        whole = f"{parts.scheme}://{parts.netloc}"
+        if parts.scheme not in ("nats", "tls") or not is_host(host) or one != whole or not port:
+            raise ValueError(expected)
+
+
+def check_nats_prefix(text: str) -> None:
+    """What names of streams can begin with."""
+    if not _NATS_PREFIX.fullmatch(text):
+        raise ValueError("expected 1 to 64 letters, digits, _ and - only, as in ah")
 
 
 def check_http_url(text: str) -> None:

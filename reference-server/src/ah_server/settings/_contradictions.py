@@ -1,6 +1,12 @@
 """What is right alone and wrong together: settings that contradict each other."""
 
-from ah_server.settings._backends import HELD_HOURS_MAX, BusSettings, RedisSettings, TsdbSettings
+from ah_server.settings._backends import (
+    HELD_HOURS_MAX,
+    BusSettings,
+    NatsSettings,
+    RedisSettings,
+    TsdbSettings,
+)
 from ah_server.settings._checks import shown
 from ah_server.settings._fields import Shards
 from ah_server.settings._model import IngestSettings, MailSettings, ServerSettings
@@ -24,7 +30,9 @@ def contradictions(settings: ServerSettings) -> list[str]:
         )
     found += _redis_problems(settings.redis)
     found += _bus_problems(settings)
-    found += _lease_problems(settings.bus)
+    # What is waited for in NATS has no settings here.
+    found += [] if settings.bus_backend == "jetstream" else _lease_problems(settings.bus)
+    found += _nats_problems(settings.nats)
     found += _tsdb_problems(settings.tsdb)
     found += _age_problems(settings)
     found += _mail_problems(settings.notify.mail)
@@ -72,6 +80,15 @@ def _bus_problems(settings: ServerSettings) -> list[str]:
         found.append(
             "bus.backend: redis needs redis.addr; set that, or set bus.backend to auto or inproc"
         )
+    if settings.bus.backend == "jetstream" and not settings.nats.url:
+        found.append(
+            "bus.backend: jetstream needs nats.url; set that, or set bus.backend to auto or inproc"
+        )
+    if settings.bus.backend == "auto" and settings.nats.url:
+        found.append(
+            "bus.backend: auto does not use the NATS of nats.url; set it to jetstream, or leave"
+            " nats.url empty"
+        )
     if settings.bus_backend == "inproc" and settings.worker.shards != Shards.every():
         found.append(
             f"worker.shards: {settings.worker.shards} leaves shards that nobody else can read,"
@@ -94,6 +111,31 @@ def _lease_problems(bus: BusSettings) -> list[str]:
             f"bus.lease_seconds: {bus.lease_seconds:g} is not over four times bus.block_seconds"
             f" ({bus.block_seconds:g}), so a lease would end while its owner waits; raise it, or"
             " lower the other"
+        )
+    return found
+
+
+def _nats_problems(nats: NatsSettings) -> list[str]:
+    found = []
+    logins = {
+        "nats.username and nats.password": bool(nats.username or nats.password),
+        "nats.token": bool(nats.token),
+        "nats.credentials": nats.credentials is not None,
+    }
+    given = [name for name, is_set in logins.items() if is_set]
+    if len(given) > 1:
+        found.append(f"{given[-1]}: works only without {given[0]}; keep one way to log in")
+    elif bool(nats.username) != bool(nats.password):
+        missing, there = ("password", "username") if nats.username else ("username", "password")
+        found.append(
+            f"nats.{missing}: required with nats.{there}; set it, or leave the other empty"
+        )
+    if nats.tls_ca_file is not None and not (nats.tls or "tls://" in nats.url):
+        found.append("nats.tls_ca_file: works only with nats.tls; set that to true, or no file")
+    if nats.buffer_shard_batches > nats.buffer_batches:
+        found.append(
+            f"nats.buffer_batches: {nats.buffer_batches} is under nats.buffer_shard_batches"
+            f" ({nats.buffer_shard_batches}); raise it, or lower the other"
         )
     return found
 

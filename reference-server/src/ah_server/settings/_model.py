@@ -9,6 +9,7 @@ import attrs
 
 from ah_server.settings._backends import (
     BusSettings,
+    NatsSettings,
     RedisSettings,
     StoreSettings,
     TsdbSettings,
@@ -291,6 +292,7 @@ class ServerSettings:
     registry: RegistrySettings = section(RegistrySettings)
     redis: RedisSettings = section(RedisSettings)
     bus: BusSettings = section(BusSettings)
+    nats: NatsSettings = section(NatsSettings)
     worker: WorkerSettings = section(WorkerSettings)
     tsdb: TsdbSettings = section(TsdbSettings)
     store: StoreSettings = section(StoreSettings)

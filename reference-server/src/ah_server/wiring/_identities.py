@@ -4,9 +4,9 @@ import attrs
 
 from ah_server.parts import Loop, Part
 from ah_server.settings import ServerSettings
+from ah_server.wiring._carrier import Carrier
 from ah_server.wiring._samples import Samples
 from ah_server.wiring._seams import Seams
-from ah_server.wiring._stream import Carrier
 from ahcollector.bus import Bus
 from ahcollector.clock import AsyncClock
 from ahcollector.hub import HttpHub

@@ -15,7 +15,11 @@ T = TypeVar("T")
 
 
 async def reached(
-    what: str, look: Callable[[], Awaitable[T]], seams: Seams, *, away: type[CollectorError]
+    what: str,
+    look: Callable[[], Awaitable[T]],
+    seams: Seams,
+    *,
+    away: Callable[[CollectorError], bool],
 ) -> T:
     """Looks until it works, for a minute at most with a line in the log for each time.
 
@@ -23,18 +27,19 @@ async def reached(
         what: what is waited for, for the log.
         look: one try.
         seams: the clock, and whether to wait at all.
-        away: what `look` raises while waiting can help.
+        away: whether waiting can help against what `look` raised.
 
     Raises:
-        CollectorError: of the kind `away`, after the minute; any other at once.
+        CollectorError: the last one after the minute; one against which waiting does not help, at
+            once.
     """
     began = seams.clock.monotonic()
     while True:
         try:
             return await look()
-        except away as error:
+        except CollectorError as error:
             waited = seams.clock.monotonic() - began
-            if not seams.patient or waited >= _WAIT_SECONDS:
+            if not seams.patient or not away(error) or waited >= _WAIT_SECONDS:
                 raise
             _log.warning(
                 "waiting for %s",

@@ -32,7 +32,9 @@ async def shared_redis(
     client = RedisClient(config=redis_config(settings, settings.addr), clock=seams.clock)
     stack.push_async_callback(client.aclose)
     try:
-        warnings = await reached("Redis", client.check, seams, away=RedisError)
+        warnings = await reached(
+            "Redis", client.check, seams, away=lambda error: isinstance(error, RedisError)
+        )
     except RedisSettingsError as error:
         raise DependencyError(f"redis.addr: {error}") from error
     except RedisError as error:

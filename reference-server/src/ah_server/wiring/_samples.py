@@ -62,7 +62,12 @@ async def samples_of(
         store.check, limits=batch_limits(settings), held_seconds=HELD_HOURS_MAX * _HOUR_SECONDS
     )
     try:
-        warnings = await reached("VictoriaMetrics", check, seams, away=TemporaryStoreError)
+        warnings = await reached(
+            "VictoriaMetrics",
+            check,
+            seams,
+            away=lambda error: isinstance(error, TemporaryStoreError),
+        )
     except TemporaryStoreError as error:
         raise DependencyError(
             f"tsdb.url: {tsdb.url} cannot be used ({error}); start it, or correct tsdb.url"

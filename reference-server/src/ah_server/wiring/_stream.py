@@ -3,36 +3,18 @@
 import logging
 from contextlib import AsyncExitStack
 
-import attrs
-
 from ah_server.settings import ServerSettings
+from ah_server.wiring._carrier import Carrier
 from ah_server.wiring._samples import Samples
 from ah_server.wiring._seams import Seams
-from ahcollector.bus import Bus, BusDeadLetters, InProcessBus
+from ahcollector.bus import InProcessBus
 from ahcollector.bus.redis import RedisBus
-from ahcollector.ingest import Check
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.redis import RedisClient
 from ahcollector.worker import DeadBatches, FileDeadBatches, Worker
 from ahcollector.worker.redis import RedisDeadBatches
 
 _log = logging.getLogger("ah_server.wiring")
-
-
-@attrs.frozen(kw_only=True)
-class Carrier:
-    """The bus.
-
-    Attributes:
-        ping: whether it can be used; None where it is this process itself, and what it took is
-            gone with it.
-        found: what its check found, for `ah-server check`.
-    """
-
-    bus: Bus
-    dead: BusDeadLetters
-    ping: Check | None
-    found: str
 
 
 async def carrier_of(
@@ -42,8 +24,17 @@ async def carrier_of(
     redis: RedisClient | None,
     stack: AsyncExitStack,
 ) -> Carrier:
-    """The bus that `bus.backend` names. It takes nothing more once `stack` is left."""
+    """The bus that `bus.backend` names. It takes nothing more once `stack` is left.
+
+    Raises:
+        DependencyError: the NATS that is set does not answer, or has not what the bus needs.
+    """
     bus = settings.bus
+    if settings.bus_backend == "jetstream":
+        # Imported only where it is used: it brings the NATS library with it.
+        from ah_server.wiring._jetstream import jetstream_of  # noqa: PLC0415  # see above
+
+        return await jetstream_of(settings, seams, metrics, stack)
     if settings.bus_backend == "redis" and redis is not None:
         shared = RedisBus(
             client=redis,
@@ -110,5 +101,7 @@ def worker_of(
         flush_samples=tsdb.max_batch_samples,
         flush_seconds=tsdb.max_batch_wait_seconds,
         retry_max_seconds=tsdb.retry_max_seconds,
+        durable_after_seconds=0.0 if samples.restarts is None else tsdb.durable_after_seconds,
+        restarts=samples.restarts,
         shutdown_flush_seconds=settings.worker.shutdown_flush_seconds,
     )
