@@ -1,12 +1,16 @@
 """Outboxes on a real Redis, each test's behind a prefix of its own."""
 
+import sys
 import uuid
+from pathlib import Path
 
 import pytest
 
 from ahcollector.outbox import OutboxBounds
 from ahcollector.outbox.redis import RedisLease, RedisOutbox
 from ahcollector.redis import RedisClient, RedisConfig
+
+sys.path.append(str(Path(__file__).parent))  # for the modules beside the tests
 
 
 class Outboxes:

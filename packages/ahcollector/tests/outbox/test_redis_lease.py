@@ -108,6 +108,16 @@ async def test_a_redis_that_lost_everything_cannot_turn_the_fence_back(outboxes)
     assert await one.hold() == far + 1
 
 
+async def test_a_lease_under_a_fence_that_was_seen_is_taken_anew(outboxes):
+    """Whoever settled with a newer one: what this holder would settle is refused anyway."""
+    clock = FakeClock()
+    lease, outbox = outboxes.lease(clock=clock), outboxes()
+    newer = await lease.hold() + 1_000_000_000
+    await outbox.ack([], newer)
+    clock.advance(6)
+    assert await lease.hold() == newer + 1
+
+
 async def test_fences_are_exact_to_their_last_digit(outboxes):
     one, other = outboxes.lease(), outboxes.lease()
     await one.drop(2**63 - 5)

@@ -286,20 +286,6 @@ async def test_a_fence_that_the_outbox_refuses_drops_the_lease():
     assert world.hub.fences[-1] == newer + 1
 
 
-async def test_without_the_lease_nothing_is_sent():
-    class Elsewhere:
-        async def hold(self):
-            return None
-
-        async def drop(self, newest):
-            pass
-
-    world = World(lease=Elsewhere())
-    await world.append(1)
-    await world.run(10)
-    assert world.hub.requests == []
-
-
 async def test_an_outbox_that_fails_is_tried_again():
     world = World()
     await world.append(1)
