@@ -1,6 +1,7 @@
 """A whole server in the test's own process, and an agent that speaks to it over HTTP."""
 
 import os
+import re
 import time
 from contextlib import asynccontextmanager
 
@@ -86,6 +87,12 @@ class Server:
 
     async def page(self, door, path):
         return await self._http.get(self.url(door, path))
+
+    async def metric(self, name):
+        """The sum of a metric of this process over its labels."""
+        text = (await self.page("admin", "/metrics")).text
+        lines = [line for line in text.splitlines() if re.match(rf"{name}(\{{|\s)", line)]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
     async def count(self, *, server="web1", metric="load"):
         """How many samples of the last ten minutes the admin door shows, each time stamp once."""

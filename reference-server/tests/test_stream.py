@@ -2,8 +2,10 @@
 
 import time
 import uuid
+from pathlib import Path
 
 import pytest
+import redis
 from servers import QUICK_BUS, running, until
 
 from ahcollector.bus import SampleBatch, StoredSeries
@@ -242,3 +244,69 @@ async def test_a_batch_set_aside_is_seen_and_sent_again_by_any_server(
         assert replayed.status_code == 200, replayed.text
         await shown(server, victoria_metrics, 1)
         assert not (tmp_path / "a" / "dead-batches.log").exists()
+
+
+@pytest.mark.parametrize(
+    "bus",
+    [
+        "redis",
+        pytest.param("jetstream", marks=pytest.mark.nightly),
+        pytest.param("inproc", marks=pytest.mark.nightly),
+    ],
+)
+async def test_what_a_killed_store_had_just_taken_is_written_again(
+    tmp_path, company, shared_bus, start_service
+):
+    from testkit import VictoriaMetricsServer
+
+    store = start_service(VictoriaMetricsServer)
+    data = on(
+        **shared_bus,
+        victoria_metrics=store,
+        tsdb={"durable_after_seconds": 5, "retry_max_seconds": 0.2},
+    )
+    async with running(tmp_path / "a", company=company, data=data) as server:
+        token = await server.enrol()
+        before = await server.metric("ahc_tsdb_samples_written_total")
+        for number in range(3):
+            assert await server.send(token, float(number), name=f"load{number}") == 202
+
+        async def written():
+            return await server.metric("ahc_tsdb_samples_written_total") == before + 3
+
+        await until(written)
+        store.kill()
+        store.start()
+
+        async def all_three():
+            store.force_flush()
+            counts = [await server.count(metric=f"load{number}") for number in range(3)]
+            return counts == [1, 1, 1]
+
+        await until(all_three)
+        assert await server.metric("ahc_tsdb_rewritten_total") >= 3
+
+
+RIGHTS = "~ah:* &ah:* +@all -@admin -@dangerous +config|get +info"
+
+
+async def test_the_rights_of_the_guide_suffice_for_bus_and_dead_batches(
+    tmp_path, company, private_redis, victoria_metrics
+):
+    guide = Path(__file__).parents[2] / "docs" / "how-to" / "run-on-redis.md"
+    if guide.exists():
+        assert f"ACL SETUSER ah-server on >PASSWORD {RIGHTS}\n" in guide.read_text("utf-8")
+    with redis.Redis(port=private_redis.port) as root:
+        root.execute_command("ACL", "SETUSER", "ah-server", "on", ">PASSWORD", *RIGHTS.split())
+    data = on(
+        redis=private_redis,
+        victoria_metrics=victoria_metrics,
+    )
+    data["redis"] |= {"username": "ah-server", "password": "PASSWORD"}
+    async with running(tmp_path / "a", company=company, data=data) as server:
+        token = await server.enrol()
+        assert await server.send(token, 1.0, 2.0) == 202
+        await shown(server, victoria_metrics, 2)
+        for part in ("bus", "worker"):
+            listed = await server.admin_root("GET", f"{part}/dead")
+            assert listed.status_code == 200, listed.text

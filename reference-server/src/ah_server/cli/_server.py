@@ -74,7 +74,7 @@ async def _run(options: argparse.Namespace) -> int:
             [
                 (
                     f"--role {options.role}: a process that does one part needs backends that are"
-                    " shared with the others, and this version keeps bus, store and outbox in each"
+                    " shared with the others, and this version keeps outbox and notifications in each"
                     " process; run one process with --role all"
                 )
             ]
