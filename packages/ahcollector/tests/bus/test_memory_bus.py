@@ -105,6 +105,25 @@ async def test_stopped_workers_and_a_full_shard_trim_nothing():
     assert taken == [batch_of(number) for number in range(256)]
 
 
+async def test_what_is_held_is_a_metric():
+    metrics = PrometheusMetrics()
+    bus = InProcessBus(clock=FakeClock(), metrics=metrics)
+    await bus.publish(batch_of(1))
+    await bus.publish(batch_of(2))
+    receipts = []
+
+    async def handler(delivery):
+        receipts.append(delivery.receipt)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bus.subscribe, range(64), handler)
+        await anyio.wait_all_tasks_blocked()
+        assert metrics.registry.get_sample_value("ahc_bus_held") == 2
+        await receipts[0].ack()
+        assert metrics.registry.get_sample_value("ahc_bus_held") == 1
+        tasks.cancel_scope.cancel()
+
+
 async def test_the_depth_of_each_shard_is_a_metric():
     metrics = PrometheusMetrics()
     bus = InProcessBus(clock=FakeClock(), metrics=metrics)

@@ -68,6 +68,8 @@ async def weather(buses, storm):
             raise LookupError("now and then")
         seen[delivery.batch.server_id].append(int(delivery.batch.request_id, 16))
         await anyio.sleep(rng.choice([0, 0, 0, 0.002]))
+        if rng.random() < 0.1:
+            await delivery.receipt.again()
         await delivery.ack()
 
     async def come_and_go(worker):

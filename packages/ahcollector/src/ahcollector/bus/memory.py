@@ -174,6 +174,7 @@ class InProcessBus:
         self.dead = MemoryBusDeadLetters(publish=self.publish, letters_max=dead_max)
         for shard in self._shards:
             self._metrics.watch(names.BUS_DEPTH, partial(_waiting, shard), shard=str(shard.number))
+        self._metrics.watch(names.BUS_HELD, self._held)
 
     async def publish(self, batch: SampleBatch) -> None:
         """Put a batch on its shard."""
@@ -271,6 +272,9 @@ class InProcessBus:
     def depth(self) -> Mapping[int, int]:
         """Count what waits."""
         return {shard.number: shard.depth() for shard in self._shards}
+
+    def _held(self) -> float:
+        return float(sum(len(shard.held) for shard in self._shards))
 
     async def close(self) -> None:
         """Take nothing more."""
