@@ -112,7 +112,8 @@ class Server:
         self.lives += 1
 
     def start(self):
-        self.world.start_server()
+        # It looks at the store before it opens, and that may be killed meanwhile, more than once.
+        self.world.start_server(seconds=180)
 
     def admin(self, path, **parameters):
         return httpx.get(
@@ -252,42 +253,40 @@ class Senders:
 
 
 class Killer:
-    """Kills one thing with -9 at random moments, and starts it again."""
+    """Kills one thing with -9 at random moments, and starts it again each time."""
 
     def __init__(self, thing, *, rng, log, began):
         self._thing = thing
         self._rng = rng
         self._log = log
         self._began = began
+        self._name = getattr(thing, "name", type(thing).__name__)
+        # A server takes half of a pause to start, others no time: all are to die until the end.
+        self._pause = (1.0, 8.0) if isinstance(thing, Server) else (1.0, 20.0)
 
-    def kill(self, times, *, first=(0.5, 8.0), pause=(1.0, 8.0), stop):
-        """Kill so many times; the first after `first` seconds, those behind it after `pause`."""
+    def kill(self, times, *, stop):
+        """Kill so many times; the first time soon."""
         for number in range(times):
-            if stop.wait(self._rng.uniform(*(pause if number else first))):
+            if stop.wait(self._rng.uniform(*(self._pause if number else (0.5, 5.0)))):
                 return
             self._thing.kill()
             killed = time.monotonic()
-            # Often at once, as a supervisor does; sometimes so late that those behind it notice.
+            # Often at once, as a supervisor does; else so late that others notice.
             stop.wait(self._rng.choice([0.0, self._rng.uniform(0, 1.5)]))
             self._thing.start()
-            name = getattr(self._thing, "name", type(self._thing).__name__)
-            self._log.append(
-                (name, round(killed - self._began, 2), round(time.monotonic() - killed, 2))
-            )
+            away = time.monotonic() - killed
+            self._log.append((self._name, round(killed - self._began, 2), round(away, 2)))
 
 
 def kill_all(things, *, times, seed, log, seconds):
     """Kill each of `things` so many times, each at a pace of its own and all at once."""
     stop, began = threading.Event(), time.monotonic()
+    killers = [
+        Killer(thing, rng=random.Random(f"{seed}/{number}"), log=log, began=began)
+        for number, thing in enumerate(things)
+    ]
     with ThreadPoolExecutor(len(things)) as pool:
-        running = [
-            pool.submit(
-                Killer(thing, rng=random.Random(f"{seed}/{number}"), log=log, began=began).kill,
-                times,
-                stop=stop,
-            )
-            for number, thing in enumerate(things)
-        ]
+        running = [pool.submit(killer.kill, times, stop=stop) for killer in killers]
         try:
             for one in running:
                 one.result(timeout=max(1.0, began + seconds - time.monotonic()))

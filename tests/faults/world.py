@@ -145,9 +145,9 @@ class World:
                 env=self._environment(),
             )
 
-    def start_server(self) -> None:
+    def start_server(self, *, seconds: float = 60) -> None:
         self.server = self._spawn("server.log", "ah_server", "run", "--config", str(self.config))
-        wait_until("the server is up", self._is_up, seconds=60)
+        wait_until("the server is up", self._is_up, seconds=seconds)
 
     def _is_up(self):
         assert self.server.poll() is None, (self.folder / "server.log").read_text()[-3000:]
