@@ -230,11 +230,17 @@ class NatsClient:
 
 
 class _Strict(nats.aio.client.Client):
-    """A client that sends no password in clear where TLS was asked for."""
+    """A client that sends no password in clear where TLS was asked for, and says when it ended.
 
-    def __init__(self, *, needs_tls: bool) -> None:
+    Args:
+        needs_tls: Whether TLS was asked for.
+        ended: Called when the connection is gone, for whatever reason.
+    """
+
+    def __init__(self, *, needs_tls: bool, ended: Callable[[], None]) -> None:
         super().__init__()
         self._needs_tls = needs_tls
+        self._ended = ended
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         # What nats-py calls with the greeting, before it sends anything. By itself it would speak
@@ -243,6 +249,18 @@ class _Strict(nats.aio.client.Client):
             raise nats.errors.Error("the server speaks no TLS, and tls is set")
         await super()._process_info(info, initial_connection)
 
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        # What nats-py calls at every end. By itself it would still write what is left to a socket
+        # that is gone, fail at that, and tell nobody of the end.
+        self._pending.clear()
+        self._pending_data_size = 0
+        try:
+            await super()._close(status, do_cbs)
+        except OSError as error:
+            _log.debug("a connection to NATS ended", extra={"error": str(error)})
+        finally:
+            self._ended()
+
 
 class _Line:
     """One connection of nats-py, never repaired."""
@@ -250,7 +268,7 @@ class _Line:
     def __init__(self, config: NatsConfig) -> None:
         self.is_lost = False
         self._config = config
-        self._nats = _Strict(needs_tls=config.tls)
+        self._nats = _Strict(needs_tls=config.tls, ended=self._lose)
         self._heard: dict[str, tuple[Heard, Lost]] = {}
         self._inboxes: dict[str, Any] = {}
         self._closed_inboxes: list[Any] = []
@@ -267,7 +285,6 @@ class _Line:
             ping_interval=_PING_SECONDS,
             max_outstanding_pings=2,
             error_cb=self._note,
-            closed_cb=self._closed,
             name="ahcollector",
             user=config.username or None,
             password=config.password or None,
@@ -353,14 +370,8 @@ class _Line:
 
     async def _note(self, error: Exception) -> None:
         # What becomes of it is told to whoever waits; this says why.
-        _log.debug(
-            "the connection to NATS",
-            exc_info=error,
-            extra={"error": str(error) or type(error).__name__},
-        )
-
-    async def _closed(self) -> None:
-        self._lose()
+        text = str(error) or type(error).__name__
+        _log.debug("the connection to NATS", exc_info=error, extra={"error": text})
 
     def _lose(self) -> None:
         self.is_lost = True

@@ -1,6 +1,8 @@
 """Buses on a real Redis or NATS, each test's behind a prefix of its own."""
 
+import sys
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,8 @@ from ahcollector.bus.jetstream import BufferSize, JetStreamBus
 from ahcollector.bus.redis import RedisBus
 from ahcollector.nats import NatsClient, NatsConfig
 from ahcollector.redis import RedisClient, RedisConfig
+
+sys.path.append(str(Path(__file__).parent))  # for the modules beside the tests
 
 # Real times, shortened: a take-over is a matter of a second and not of twenty.
 QUICK = {

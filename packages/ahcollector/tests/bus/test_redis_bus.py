@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from bus_hands import Hands, number_of, subscribed, until
 
 from ahcollector.bus import SHARDS, TRIES_MAX, shard_for
 from ahcollector.bus._streams import ShardStreams, _scripts
@@ -12,55 +13,6 @@ from ahcollector.testing._contracts.bus import batch_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.service]
 SHARD = shard_for("web-1")
-
-
-def number_of(delivery):
-    return int(delivery.batch.request_id, 16)
-
-
-async def until(condition, seconds=20):
-    with anyio.fail_after(seconds):
-        while not await condition():
-            await anyio.sleep(0.01)
-
-
-class Hands:
-    """A handler that notes what it gets."""
-
-    def __init__(self, *, acks=True):
-        self.acks = acks
-        self.taken = []
-
-    async def __call__(self, delivery):
-        self.taken.append(delivery)
-        if self.acks:
-            await delivery.ack()
-
-    @property
-    def numbers(self):
-        return [number_of(one) for one in self.taken]
-
-    async def have(self, count):
-        async def enough():
-            return len(self.taken) >= count
-
-        await until(enough)
-
-
-class subscribed:  # noqa: N801 - read as a function: `async with subscribed(bus, hands)`
-    """A subscription for as long as the block lasts."""
-
-    def __init__(self, bus, handler, shards=range(SHARDS)):
-        self._work = (bus.subscribe, shards, handler)
-
-    async def __aenter__(self):
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        self._tasks.start_soon(*self._work)
-
-    async def __aexit__(self, *error):
-        self._tasks.cancel_scope.cancel()
-        return await self._tasks.__aexit__(*error)
 
 
 def stream(client, shard=SHARD):

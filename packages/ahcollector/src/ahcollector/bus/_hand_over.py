@@ -92,8 +92,8 @@ class Entry:
     """An entry that waits in memory.
 
     Attributes:
-        is_counted: Whether the try that comes next is in Redis already, as a first reading is.
-        is_first: Whether it was never handed over before, as far as Redis tells.
+        is_counted: Whether the try that comes next is counted already, as a first reading is.
+        is_first: Whether it was never handed over before, as far as the backend tells.
         is_suspect: Whether it may have ended a process.
     """
 
@@ -223,6 +223,7 @@ class HandOver:
         except Exception as error:  # noqa: BLE001 - the supervisor of the handler, see below
             # Whatever a handler raises is a failed try of this entry
             # and must not stop the entries behind it.
+            entry.is_counted = False
             _log.warning(
                 "a batch could not be handled",
                 exc_info=error,

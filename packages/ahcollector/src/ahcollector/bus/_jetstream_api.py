@@ -120,13 +120,14 @@ class JetStreamApi:
 
     async def consumers(self, stream: str) -> list[dict[str, Any]]:
         """Return what there is to know about all consumers of a stream."""
-        found: list[dict[str, Any]] = []
+        found: list[dict[str, Any] | None] = []
         while True:
             page = await self.ask(f"CONSUMER.LIST.{stream}", {"offset": len(found)})
             some = page.get("consumers") or []
             found += some
             if not some or len(found) >= int(page.get("total", 0)):
-                return found
+                # One that goes just now may have an empty place in the list.
+                return [one for one in found if one is not None]
 
     async def delete_consumer(self, stream: str, name: str) -> None:
         """Delete a consumer, if it is there."""

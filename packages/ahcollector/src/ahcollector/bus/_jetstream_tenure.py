@@ -91,7 +91,9 @@ class JetStreamTenure:
         self._fetched: deque[Entry] = deque()
         self._asked: list[int] = []
         self._acked: dict[int, None] = {}
-        self._ours: set[int] = set()
+        # With the time at which NATS took it: a stream that was made anew counts from one again.
+        self._ours: dict[int, float] = {}
+        self._times: dict[int, float] = {}
         # Of what the present consumer delivered, and how far that is.
         self._places: dict[int, str] = {}
         self._delivered_to = 0
@@ -167,13 +169,23 @@ class JetStreamTenure:
             return
         self._delivered_to = one.seq
         self._places[one.seq] = one.place
+        if self._ours.get(one.seq, one.time) != one.time:
+            self._forget(one.seq)
         if one.seq in self._ours:
             if one.seq in self._acked:
                 self._parts.changed()
             return
+        self._times[one.seq] = one.time
         self._parts.came(self.shard, one.time)
         self._queue.append(self._entry(one.seq, one.data))
         self.wake()
+
+    def _forget(self, seq: int) -> None:
+        """Forget what was known by a place in the stream, which another entry has now."""
+        self._ours.pop(seq, None)
+        self._acked.pop(seq, None)
+        self.held.pop(str(seq).encode(), None)
+        self.tries.forget(seq)
 
     def _entry(self, seq: int, data: bytes) -> Entry:
         tries = self.tries.of(seq)
@@ -232,7 +244,7 @@ class JetStreamTenure:
         if some and await self._consumer.acknowledge([self._places[seq] for seq in some]):
             for seq in some:
                 del self._acked[seq]
-                self._ours.discard(seq)
+                self._ours.pop(seq, None)
                 self._places.pop(seq, None)
         elif some:
             # What it delivered is acknowledged when it is delivered by the next one.
@@ -250,7 +262,7 @@ class JetStreamTenure:
         gone = [seq for seq in self._acked if seq <= self._delivered_to and seq not in self._places]
         for seq in gone:
             del self._acked[seq]
-            self._ours.discard(seq)
+            self._ours.pop(seq, None)
 
     async def leave(self) -> None:
         """Leave the shard in good order, when its work has ended. Raises BusError.
@@ -260,13 +272,10 @@ class JetStreamTenure:
         while any(seq in self._places for seq in self._acked):
             await self.settle()
         if self._has_read_tries:
-            waiting = [*([] if self.current is None else [self.current]), *self._queue]
-            counts = [
-                (int(one.read.entry_id), one.tries - 1)
-                for one in waiting
-                if one.is_counted and not one.is_first
-            ]
-            self.tries.given_back(counts)
+            if self.current is not None:
+                # One that is in the handler had no try; one that waits for its next had all.
+                count = self.current.tries - self.current.is_counted
+                self.tries.given_back(int(self.current.read.entry_id), count)
             self.tries.keep(up_to=self._delivered_to, known=self._places)
             await self.tries.write()
         await self._consumer.delete()
@@ -329,15 +338,21 @@ class JetStreamTenure:
         elif self._fetched or self._queue:
             await self._read_ahead()
             self.current = (self._fetched or self._queue).popleft()
-            self._ours.add(int(self.current.read.entry_id))
+            self._own(int(self.current.read.entry_id))
             await self._hand_over.run(self.current)
             self.current = None
         else:
             await self._find_more()
 
+    def _own(self, seq: int) -> None:
+        # What was asked for again is ours already.
+        if seq not in self._ours:
+            self._ours[seq] = self._times.pop(seq)
+
     async def _bind(self) -> None:
         """Make a consumer, the first one or a new one in the place of one that is in doubt."""
         self._queue.clear()
+        self._times.clear()
         self._forget_places()
         if not self._has_read_tries:
             if not await self.tries.read():
@@ -383,7 +398,7 @@ class JetStreamTenure:
                 kept = await self._parts.api.get(self._parts.names.stream, seq=seq)
                 if kept is None:
                     # Somebody deleted it by hand.
-                    self._ours.discard(seq)
+                    self._ours.pop(seq, None)
                     continue
                 read = Read(entry_id=str(seq).encode(), tries=1, data=kept.data)
                 self._fetched.append(Entry(read=read, is_counted=True, is_first=True, tries=1))

@@ -121,11 +121,10 @@ class Tries:
                     self._set(other, tries)
         return await self.write()
 
-    def given_back(self, counts: Collection[tuple[int, int]]) -> None:
-        """Set the tries that entries really had."""
-        for seq, count in counts:
-            if count != self.of(seq):
-                self._set(seq, count)
+    def given_back(self, seq: int, tries: int) -> None:
+        """Set the tries that an entry really had."""
+        if tries != self.of(seq):
+            self._set(seq, tries)
 
     def forget(self, seq: int) -> None:
         """Note that an entry has no tries, or is no more."""
