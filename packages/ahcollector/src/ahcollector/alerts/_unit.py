@@ -39,6 +39,8 @@ _log = logging.getLogger("ahcollector.alerts")
 _RULES: Final = "rules"
 _TENANT_LABELS: Final = frozenset({"__name__", "company_id", "server_id"})
 _CHUNK_SERIES: Final = 500
+_STEP_SERIES: Final = 100
+_PIECES_MIN: Final = 20
 
 
 class AlertUnit:
@@ -111,12 +113,18 @@ class AlertUnit:
         self.is_whole_due = self.is_moved = True
         self._tell(told, now)
 
-    def observe(self, batch: SampleBatch, now: float) -> None:
-        """Judge the points of a batch; those that are not newer move nothing."""
+    def observe(self, batch: SampleBatch, now: float) -> Iterator[None]:
+        """Judge the points of a batch; those that are not newer move nothing.
+
+        Yields after every so many series: others may have a turn then, and the rest may be left
+        for when the batch comes again.
+        """
         evaluator = self._evaluator
         server_id = batch.server_id
         evaluator.host_seen(server_id, batch.received_at_ms / 1000)
-        for stored in batch.series:
+        for number, stored in enumerate(batch.series):
+            if number % _STEP_SERIES == 0:
+                yield
             if stored.labels[0][1] not in self._metrics:
                 continue
             self.is_moved = True
@@ -208,7 +216,9 @@ class AlertUnit:
 
     def pieces(self) -> dict[str, str | None] | None:
         """Return what moved, by name; None when that needs a whole snapshot."""
-        if self.is_whole_due:
+        moved = len(self._moved_series)
+        # A piece names its rules again, and so costs as much as several series of a whole one.
+        if self.is_whole_due or (moved > _PIECES_MIN and moved * 8 > self.series_count):
             return None
         found: dict[str, str | None] = {}
         for server_id, series_key in self._moved_series:

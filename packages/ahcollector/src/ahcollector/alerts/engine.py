@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Final
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import attrs
 
 from ahcollector import metrics as names
@@ -150,13 +151,13 @@ class AlertEngine:
     async def _observe(self, key: UnitKey, group: list[SampleBatch]) -> None:
         slot = self._slots.setdefault(key, _Slot())
 
-        def judge(unit: AlertUnit) -> None:
+        def judge(unit: AlertUnit) -> Iterator[None]:
             if unit.undelivered >= self._settings.waiting_max:
                 self._drop("events_waiting", group)
                 return
             now = self._clock.time()
             for batch in group:
-                unit.observe(batch, now)
+                yield from unit.observe(batch, now)
 
         async with slot.lock:
             try:
@@ -238,7 +239,11 @@ class AlertEngine:
         return True
 
     async def _tick(self, key: UnitKey, slot: _Slot) -> None:
-        await self._work(key, slot, lambda unit: unit.tick(self._clock.time()))
+        def look(unit: AlertUnit) -> Iterator[None]:
+            unit.tick(self._clock.time())
+            yield
+
+        await self._work(key, slot, look)
         unit = slot.unit
         assert unit is not None, "work leaves a unit"
         for reason, count in unit.drops().items():
@@ -259,7 +264,9 @@ class AlertEngine:
 
     # --- one step of a unit
 
-    async def _work(self, key: UnitKey, slot: _Slot, act: Callable[[AlertUnit], None]) -> None:
+    async def _work(
+        self, key: UnitKey, slot: _Slot, act: Callable[[AlertUnit], Iterator[None]]
+    ) -> None:
         """Do something to a unit, store what it decided, and deliver what is stored."""
         tenure = self._tenures().get(key.shard)
         if tenure is not None and tenure != slot.tenure:
@@ -270,7 +277,8 @@ class AlertEngine:
             rules = self._rules()
             assert rules is not None, "nothing is judged before there are rules"
             unit.refresh(rules, self._silences(), self._clock.time())
-            act(unit)
+            for _step in act(unit):
+                await anyio.lowlevel.checkpoint()
             due = self._clock.monotonic() - slot.saved_at >= self._state_interval_seconds
             if unit.is_dirty or (due and unit.is_moved):
                 try:
@@ -311,7 +319,8 @@ class AlertEngine:
                 event_ids=self._event_ids,
                 lost=self._lose,
             )
-            faults = unit.restore(image)
+            # A large one takes a second, in which others must have their turns.
+            faults = await anyio.to_thread.run_sync(unit.restore, image)
             if faults:
                 await self._tell_faults(key, unit, faults)
             slot.unit = unit
