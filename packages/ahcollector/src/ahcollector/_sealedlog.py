@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ahcollector._sealed import replace_file
+from ahcollector._sealed import replace_file, sync_directory
 
 __all__ = ["SealedLog"]
 
@@ -15,14 +15,16 @@ __all__ = ["SealedLog"]
 class SealedLog:
     """An append-only file, mode 0600. Every call blocks, and is made by one thread at a time.
 
-    After an error of the disk nothing is known about the end of the file (a part of a line may be
-    there, or pages that were never written although a later fsync succeeds), so nothing is appended
-    behind it: `broken` is set until `rewrite` has replaced the file.
+    A write that failed (the disk is full) is taken back, and the next may be tried. After a failed
+    sync nothing is known about the end of the file (pages may never have been written although a
+    later sync succeeds), so nothing is appended behind it: `broken` is set until `rewrite` has
+    replaced the file. The same holds where a write could not be taken back.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
+        self._named = False
         self.lines = 0
         self.broken = False
 
@@ -37,19 +39,37 @@ class SealedLog:
         """Write lines at the end; durable on return with `sync`.
 
         Raises:
-            OSError: The lines may be there or not; the log is broken until it is rewritten.
+            OSError: The lines are not there; or, when the log is `broken` now, may be there or not.
         """
+        descriptor = self._open()
+        end = os.fstat(descriptor).st_size
+        data = memoryview(b"".join(lines))
         try:
-            descriptor = self._open()
-            data = memoryview(b"".join(lines))
             while data:
                 data = data[os.write(descriptor, data) :]
+        except OSError:
+            self._cut(descriptor, end)
+            raise
+        try:
             if sync:
                 os.fdatasync(descriptor)
+                self._sync_name()
         except OSError:
             self.broken = True
             raise
         self.lines += len(lines)
+
+    def _cut(self, descriptor: int, end: int) -> None:
+        try:
+            os.ftruncate(descriptor, end)
+        except OSError:
+            self.broken = True
+
+    def _sync_name(self) -> None:
+        """Make the name of a file durable that `append` made."""
+        if not self._named:
+            sync_directory(self._path.parent)
+            self._named = True
 
     def rewrite(self, lines: Iterable[bytes]) -> None:
         """Replace the whole content; durable on return. Raises OSError: the old one is there."""
@@ -58,6 +78,7 @@ class SealedLog:
         self.close()
         self.lines = len(content)
         self.broken = False
+        self._named = True
 
     def _open(self) -> int:
         if self._descriptor is None:

@@ -2,12 +2,14 @@
 
 The directory (mode 0700) holds ``outbox.log`` and ``deadletter.jsonl`` (their lines are described
 in `ahcollector.outbox._format`), ``lock``, which the process that uses the directory holds with
-flock, and ``damaged``, where pieces that could not be read are kept, a line each. All files have
-mode 0600. A file ``probe`` is there for a moment when a failed disk is tried again.
+flock, and ``damaged``, where pieces that could not be read are kept, a line each. Over 16 MiB of
+them become ``damaged.old``, in the place of those before. All files have mode 0600. A file
+``probe`` is there for a moment when a failed disk is tried again.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -18,7 +20,7 @@ from typing import Final, Self, TypeVar
 import anyio
 import anyio.to_thread
 
-from ahcollector._sealed import replace_file, set_aside
+from ahcollector._sealed import replace_file, set_aside, sync_directory
 from ahcollector._sealedlog import SealedLog
 from ahcollector.errors import OutboxError
 from ahcollector.outbox._format import (
@@ -43,6 +45,8 @@ from ahwire import Event
 __all__ = ["FileOutbox"]
 
 _COMPACT_LINES_MIN: Final = 1_000
+_DAMAGED_BYTES_MAX: Final = 16 * 1024 * 1024
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _T = TypeVar("_T")
 _log = logging.getLogger("ahcollector.outbox")
 
@@ -75,6 +79,7 @@ class FileOutbox:
         self._letter_log = letter_log
         self._queue = loaded.queue
         self._letters = loaded.letters
+        self._damaged = loaded.damaged
         self.damaged_lines = len(loaded.damaged)
         self._fences = FenceGuard()
         self._disk_failed = False
@@ -86,7 +91,8 @@ class FileOutbox:
     ) -> FileOutbox:
         """Open the outbox of a directory, which is made when it does not exist.
 
-        Damaged pieces are set aside, counted and logged; they never hinder the rest.
+        Damaged pieces are set aside, counted and logged; they never hinder the rest. On a full disk
+        they stay where they are until there is room, and what waits can be sent.
 
         Args:
             directory: For this outbox alone.
@@ -106,8 +112,8 @@ class FileOutbox:
             ) from error
         except OSError as error:
             raise OutboxError(
-                f"the outbox {directory} cannot be opened ({error}): repair its permissions or "
-                "choose another directory"
+                f"the outbox {directory} cannot be opened ({error}): make room, repair its "
+                "permissions or choose another directory"
             ) from error
         if outbox.damaged_lines:
             _log.warning(
@@ -119,20 +125,18 @@ class FileOutbox:
     @classmethod
     def _open_blocking(cls, directory: Path, now: float, bounds: OutboxBounds) -> Self:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sync_directory(directory.parent)
         lock_descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock_descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for name in ("outbox.log", "deadletter.jsonl"):
+                for left in directory.glob(f".{name}.*.tmp"):
+                    left.unlink()  # by a compaction that was killed
             queue_log = SealedLog(directory / "outbox.log")
             letter_log = SealedLog(directory / "deadletter.jsonl")
             loaded = load(queue_log.read(), letter_log.read(), bounds, now)
             queue_log.lines, letter_log.lines = loaded.queue_lines, loaded.letter_lines
-            if loaded.damaged:
-                set_aside(directory / "damaged", loaded.damaged)
-            if loaded.changed:
-                # Letters first: an event that is in neither file for a moment would be lost.
-                letter_log.rewrite(map(letter_line, loaded.letters))
-                queue_log.rewrite(queue_lines(loaded.queue, loaded.queue.recent_ids))
-            return cls(
+            outbox = cls(
                 directory=directory,
                 bounds=bounds,
                 lock_descriptor=lock_descriptor,
@@ -140,9 +144,26 @@ class FileOutbox:
                 letter_log=letter_log,
                 loaded=loaded,
             )
+            if loaded.changed:
+                outbox._tidy()
         except BaseException:
             os.close(lock_descriptor)
             raise
+        return outbox
+
+    def _tidy(self) -> None:
+        """Set damage aside and write both files anew."""
+        # Until that is done, nothing is written behind what is there.
+        self._queue_log.broken = self._letter_log.broken = True
+        try:
+            # Letters first: an event that is in neither file for a moment would be lost.
+            self._rewrite_letters()
+            self._rewrite_queue()
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            self._disk_failed = True
+            _log.warning("outbox not tidied up", extra={"error": str(error)})
 
     async def close(self) -> None:
         """Let go of the directory; may be repeated. Nothing works after it."""
@@ -178,7 +199,7 @@ class FileOutbox:
             held = [entry.event.event_id for entry in self._queue.held(event_ids)]
             if held:
                 line = ids_line("ack", held)
-                await self._disk(lambda: self._write_queue([line], sync=False))
+                await self._disk(lambda: self._write_queue([line], sync=False, leaving=held))
                 self._queue.delivered(held)
                 await self._compact()
             return len(held)
@@ -203,7 +224,8 @@ class FileOutbox:
             await self._disk(lambda: self._write_letters(list(map(letter_line, letters))))
             for letter in letters:
                 self._letters.put(letter)
-            await self._disk(lambda: self._write_queue([ids_line("dead", ids)], sync=True))
+            line = ids_line("dead", ids)
+            await self._disk(lambda: self._write_queue([line], sync=True, leaving=ids))
             self._queue.take(ids)
         overflow = self._letters.overflow(now)
         if overflow:
@@ -283,9 +305,12 @@ class FileOutbox:
         replace_file(path, [b"probe\n"])
         path.unlink()
 
-    def _write_queue(self, lines: list[bytes], *, sync: bool) -> None:
+    def _write_queue(
+        self, lines: list[bytes], *, sync: bool, leaving: Collection[str] = ()
+    ) -> None:
         if self._queue_log.broken:
-            self._rewrite_queue()
+            # On a full disk there may be room for what is left when these have left.
+            self._rewrite_queue(leaving)
         self._queue_log.append(lines, sync=sync)
 
     def _write_letters(self, lines: list[bytes]) -> None:
@@ -293,10 +318,24 @@ class FileOutbox:
             self._rewrite_letters()
         self._letter_log.append(lines, sync=True)
 
-    def _rewrite_queue(self) -> None:
-        self._queue_log.rewrite(queue_lines(self._queue, self._queue.recent_ids))
+    def _set_aside(self) -> None:
+        """Keep what was damaged before the file that holds it is replaced."""
+        if not self._damaged:
+            return
+        path = self._directory / "damaged"
+        if path.exists() and path.stat().st_size > _DAMAGED_BYTES_MAX:
+            path.replace(self._directory / "damaged.old")
+        set_aside(path, self._damaged)
+        self._damaged = ()
+
+    def _rewrite_queue(self, leaving: Collection[str] = ()) -> None:
+        self._set_aside()
+        gone = frozenset(leaving)
+        staying = (entry for entry in self._queue if entry.event.event_id not in gone)
+        self._queue_log.rewrite(queue_lines(staying, self._queue.recent_ids))
 
     def _rewrite_letters(self) -> None:
+        self._set_aside()
         self._letter_log.rewrite(map(letter_line, self._letters))
 
     async def _compact(self) -> None:
