@@ -64,7 +64,7 @@ async def _import(options: argparse.Namespace) -> int:
             raise SettingsError(
                 [*error.faults, f"nothing was imported: mend {options.file} and import it again"]
             ) from error
-    print(f"{count} {options.list}; collectors have them within a minute")
+    print(f"{count} {options.list}; a collector that evaluates them has them within a minute")
     return 0
 
 
