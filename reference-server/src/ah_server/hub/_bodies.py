@@ -15,7 +15,8 @@ BODY_BYTES_MAX = 8 << 20
 EVENTS_MAX = 200
 
 
-_DIGITS_MAX = 18
+_DIGITS_MAX = 19
+_INT64_MAX = 2**63 - 1
 
 
 class RefusedBodyError(Exception):
@@ -24,7 +25,8 @@ class RefusedBodyError(Exception):
 
 def is_number(text: str) -> bool:
     """Whether the text is a whole number, not negative, that a column of the database can hold."""
-    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    is_short = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    return is_short and int(text) <= _INT64_MAX
 
 
 async def read_body(request: Request) -> bytes:

@@ -1,0 +1,159 @@
+"""Events at the development hub: each once, an old fence refused whole, a lower seq idle."""
+
+import random
+import time
+from itertools import permutations
+
+import httpx
+import pytest
+from sqlalchemy import select
+
+from ah_server.hub import (
+    PREFIX,
+    AlertingLists,
+    CompanySettingsTable,
+    EventLog,
+    Identities,
+    hub_app,
+    open_database,
+)
+from ah_server.hub._tables import states
+from ah_server.settings import Secret
+from ahwire import UUID7Generator
+
+pytestmark = pytest.mark.anyio
+TOKEN = "hub-token-canary"
+
+
+class Hub:
+    def __init__(self, database):
+        self.database = database
+        self.event_log = EventLog(database=database, clock=time)
+        self.ids = UUID7Generator(time, random.Random(7))
+        app = hub_app(
+            token=Secret(TOKEN),
+            identities=Identities(database=database, clock=time),
+            event_log=self.event_log,
+            settings=CompanySettingsTable(database=database),
+            lists=AlertingLists(database=database),
+        )
+        self.http = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app),
+            base_url="http://hub.test",
+            headers={"Authorization": f"Bearer {TOKEN}"},
+        )
+
+    def event(self, kind="agent.down", seq=1, **values):
+        group = kind.startswith("group.")
+        place = {} if group else {"server_id": "web1", "agent_id": "ag1"}
+        return {
+            "event_id": self.ids.next(),
+            "type": kind,
+            "seq": seq,
+            "occurred_at": "2026-11-30T10:00:00Z",
+            "company_id": "acme",
+            "rule_id": "group_down" if group else "agent_down",
+            "series_key": "agent",
+            "suppressed": False,
+            **({"group_key": "g1"} if group else {}),
+            **place,
+            **values,
+        }
+
+    async def send(self, *events, fence=None):
+        headers = {} if fence is None else {"X-AH-Fence": str(fence)}
+        path = PREFIX + "/events"
+        return await self.http.post(path, json={"events": events}, headers=headers)
+
+    async def logged(self):
+        return [one.event.event_id for one in await self.event_log.after(0, 1_000)]
+
+    async def state(self):
+        async with self.database.begin() as connection:
+            rows = (await connection.execute(select(states))).mappings().all()
+        return {(row["type"], row["seq"], row["event_id"]) for row in rows}
+
+
+@pytest.fixture
+async def hub(tmp_path):
+    database = await open_database(tmp_path / "hub.sqlite")
+    made = Hub(database)
+    yield made
+    await made.http.aclose()
+    await database.aclose()
+
+
+@pytest.mark.fault
+async def test_a_request_that_comes_again_is_recorded_once(hub):
+    """C19: the hub took it and its answer was lost; also one event twice in one request."""
+    events = [hub.event(seq=seq) for seq in (1, 2)]
+    for _ in range(3):
+        answer = await hub.send(*events, events[0], fence=7)
+        assert answer.status_code == 200
+        assert set(answer.json()["accepted"]) == {one["event_id"] for one in events}
+    assert await hub.logged() == [one["event_id"] for one in events]
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("old", [0, 5, 1_800_000_000_000])
+async def test_an_old_fence_takes_nothing_and_names_the_newest(hub, old):
+    """C20: whole, also what it would reject; the newest stands over a restart of the hub."""
+    newest = old + 1
+    taken = hub.event()
+    assert (await hub.send(taken, fence=newest)).status_code == 200
+    answer = await hub.send(hub.event(), hub.event(seq="many"), taken, fence=old)
+    assert answer.status_code == 412
+    assert (answer.json()["code"], answer.json()["newest"]) == ("fenced", newest)
+    assert await hub.logged() == [taken["event_id"]]
+    again = EventLog(database=hub.database, clock=time)
+    assert [one.event.event_id for one in await again.after(0, 10)] == [taken["event_id"]]
+    assert (await hub.send(hub.event(), fence=newest)).status_code == 200
+    assert (await hub.send(hub.event())).status_code == 200, "without a lease there is no fence"
+
+
+@pytest.mark.parametrize("fence", [2**63 - 1, 10**18])
+async def test_a_fence_is_any_int64(hub, fence):
+    assert (await hub.send(hub.event(), fence=fence)).status_code == 200
+    answer = await hub.send(hub.event(), fence=fence - 1)
+    assert (answer.status_code, answer.json()["newest"]) == (412, fence)
+
+
+@pytest.mark.parametrize("fence", ["", "-1", "1.5", "x", str(2**63), "9" * 5_000, "\u0661"])
+async def test_what_is_no_fence_is_refused(hub, fence):
+    headers = {"X-AH-Fence": fence.encode()}
+    path = PREFIX + "/events"
+    answer = await hub.http.post(path, json={"events": [hub.event()]}, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+    assert "X-AH-Fence" in answer.json()["message"]
+    assert await hub.logged() == []
+
+
+@pytest.mark.parametrize("order", list(permutations((3, 5, 9))))
+async def test_an_event_with_a_lower_seq_is_recorded_and_changes_no_state(hub, order):
+    """Whatever order they come in, the state is that of the highest seq."""
+    kinds = {3: "agent.down", 5: "agent.up", 9: "agent.down"}
+    events = {seq: hub.event(kind, seq) for seq, kind in kinds.items()}
+    for seq in order:
+        assert (await hub.send(events[seq])).status_code == 200
+    assert await hub.logged() == [events[seq]["event_id"] for seq in order]
+    assert await hub.state() == {("agent.down", 9, events[9]["event_id"])}
+
+
+async def test_each_key_has_a_state_of_its_own(hub):
+    """Company, server, rule, series and agent; of groups company and group_key."""
+    events = [
+        hub.event(),
+        hub.event(company_id="other"),
+        hub.event(server_id="web2"),
+        hub.event(agent_id="ag2"),
+        hub.event("alert.opened", rule_id="r1", series_key="cpu"),
+        hub.event("alert.opened", rule_id="r1", series_key="disk"),
+        hub.event("group.down"),
+        hub.event("group.down", group_key="g2"),
+    ]
+    await hub.send(*events)
+    assert len(await hub.state()) == len(events)
+    up = hub.event("group.up", 2)
+    await hub.send(up)
+    assert ("group.up", 2, up["event_id"]) in await hub.state()
+    assert len(await hub.state()) == len(events)
