@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from typing import Final
 
 import anyio
@@ -120,6 +120,12 @@ class JetStreamSubscription:
     def held(self) -> int:
         """Return how many entries were handed over and are not acknowledged."""
         return sum(len(tenure.held) for tenure in self._leases.tenures.values())
+
+    def leases(self) -> Iterator[tuple[int, str]]:
+        """Yield the shards whose leases are surely held, each with its lease."""
+        for shard, tenure in self._leases.tenures.items():
+            if tenure.is_valid():
+                yield shard, tenure.lease
 
     async def run(self, at_end: AtEnd | None) -> None:
         """Work until cancelled, or until the bus is closed and what waits is handed over."""

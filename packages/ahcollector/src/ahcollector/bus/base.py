@@ -227,6 +227,14 @@ class Bus(Protocol):
         """
         ...
 
+    def tenures(self) -> Mapping[int, object]:
+        """Return the shards that are handed over here now, each with what its tenure is known by.
+
+        A shard that was handed over elsewhere in between, however shortly, is known by something
+        else when it is back.
+        """
+        ...
+
     def depth(self) -> Mapping[int, int]:
         """Return for each shard how many entries wait to be handed over; held ones do not count."""
         ...

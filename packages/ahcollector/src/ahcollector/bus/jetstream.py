@@ -292,6 +292,10 @@ class JetStreamBus:
             self._subscriptions.remove(subscription)
             self._taken.difference_update(wanted)
 
+    def tenures(self) -> Mapping[int, object]:
+        """Return the shards whose leases are surely held, each with its lease."""
+        return {shard: lease for one in self._subscriptions for shard, lease in one.leases()}
+
     def depth(self) -> Mapping[int, int]:
         """Count what waits, as of the last sample; asks nobody."""
         return {shard: int(self._depth(shard)) for shard in range(SHARDS)}

@@ -55,6 +55,7 @@ class _Shard:
         self.again: list[_Entry] = []
         self.held: dict[int, _Entry] = {}
         self.taken = False
+        self.tenure = 0
         self.changed = anyio.Event()
         self._last_entry = 0
         self._last_hand_over = 0
@@ -200,6 +201,7 @@ class InProcessBus:
         mine = [self._checked(number) for number in sorted(set(shards))]
         for shard in mine:
             shard.taken = True
+            shard.tenure += 1
         try:
             async with anyio.create_task_group() as tasks:
                 for shard in mine:
@@ -268,6 +270,10 @@ class InProcessBus:
         )
         self.dead.put(entry.batch, shard.number, reason, self._clock.time())
         self._metrics.inc(names.BUS_DEAD_LETTER, reason="handler_failed")
+
+    def tenures(self) -> Mapping[int, object]:
+        """Return the shards that have a subscriber, each with the number of its subscription."""
+        return {shard.number: shard.tenure for shard in self._shards if shard.taken}
 
     def depth(self) -> Mapping[int, int]:
         """Count what waits."""

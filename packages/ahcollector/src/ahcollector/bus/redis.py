@@ -32,9 +32,10 @@ it lives. So after a worker was killed, others have its shards within a lease an
 **Tries.** Redis counts a try when an entry is first read, and each further one is written down
 before the handler is called, so an entry that kills the process is counted too; the count is taken
 back when the handler took the entry. A handler that is cancelled had no try, also where a lease was
-lost under it. Entries that are in
-handlers when a process dies are counted with the one that killed it; so those of two and more tries
-are tried one at a time, and only that one comes to five.
+lost under it, and neither had what was read and waited for its turn. A new owner counts the second
+try of many entries together. Entries that are in handlers, or wait for them, when a process dies
+are counted with the one that killed it; so those of two and more tries are tried one at a time, and
+only that one comes to five.
 
 **Acknowledgements** are gathered and sent at once, those that come meanwhile with the next
 command, and again until Redis takes them or the lease is over. A process that is killed in between
@@ -234,6 +235,10 @@ class RedisBus:
             self._subscriptions.remove(subscription)
             self._taken.difference_update(wanted)
             await reading.aclose()
+
+    def tenures(self) -> Mapping[int, object]:
+        """Return the shards whose leases are surely held, each with its lease."""
+        return {shard: lease for one in self._subscriptions for shard, lease in one.leases()}
 
     def depth(self) -> Mapping[int, int]:
         """Count what waits, as of the last sample; asks nobody."""

@@ -192,6 +192,24 @@ class BusContract(BusReceipts):
                 tasks.cancel_scope.cancel()
         assert list(map(number_of, taken)) == [0]
 
+    async def test_a_tenure_is_told_apart_from_the_next_one(self) -> None:
+        """While a shard is handed over it has one, at the second subscription another."""
+        bus = await self.new()
+        shard = shard_for("web-1")
+        seen: list[object] = []
+        for number in range(2):
+            assert bus.tenures() == {}
+            done = anyio.Event()
+
+            async def handler(delivery: Delivery, done: anyio.Event = done) -> None:
+                seen.append(bus.tenures()[delivery.shard])
+                await delivery.ack()
+                done.set()
+
+            await bus.publish(batch_of(number))
+            await self.until(bus, handler, done)
+        assert len(set(map(str, seen))) == 2, (shard, seen)
+
     async def test_a_subscriber_that_waits_is_handed_what_comes(self) -> None:
         """One at a time, each published when the last one was taken."""
         bus = await self.new()
