@@ -152,6 +152,35 @@ async def test_a_lease_that_was_lost_leaves_what_is_asked_for_again_to_the_next_
     assert await bus.dead.count() == 0
 
 
+async def test_what_was_read_and_lost_with_a_lease_before_its_turn_had_no_try(buses):
+    """However often that happens, also where a take-over had counted the second try of many."""
+    client = buses.client()
+    bus = buses(client=client)
+    for number in range(20):
+        await bus.publish(batch_of(number))
+    begun = []
+
+    async def hangs(delivery):
+        begun.append(delivery.attempt)
+        await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bus.subscribe, range(SHARDS), hangs)
+        for turn in range(2 * TRIES_MAX):
+            if turn:
+                await client.call("DEL", client.key("bus", "own", str(SHARD)))
+            with anyio.fail_after(20):
+                while len(begun) <= turn:
+                    await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
+    for attempts in ({1}, {2}, {2}):
+        async with Holder(bus) as holder:
+            await holder.have(20)
+            assert holder.numbers == list(range(20))
+            assert set(holder.attempts) == attempts
+    assert await bus.dead.count() == 0
+
+
 async def test_what_is_held_is_told(buses):
     metrics = PrometheusMetrics()
     bus = buses(metrics=metrics)

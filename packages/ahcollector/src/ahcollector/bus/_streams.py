@@ -147,6 +147,15 @@ class ShardStreams:
         """Count a try; 0: the entry is pending no more, -1: the lease is lost."""
         return int(await self._run("begin", "count a try", shard, lease, entry_id, tries))
 
+    async def begin_together(
+        self, shard: int, lease: str, ids: Sequence[bytes], tries: int
+    ) -> frozenset[bytes]:
+        """Count a try of several entries; return those still pending, none if the lease is lost."""
+        if not ids:
+            return frozenset()
+        found = await self._run("begin_together", "count tries", shard, lease, tries, *ids)
+        return frozenset(found)
+
     async def forgive(self, tries: Mapping[tuple[int, bytes], int]) -> None:
         """Take back the last try of entries of shards, if it is still the last."""
         flat = [part for (shard, one), count in tries.items() for part in (shard, one, count)]

@@ -217,15 +217,16 @@ class Tenure:
         self._known.difference_update(done.acked)
 
     def given_back(self) -> dict[bytes, int]:
-        """Return entries in memory that were not handed over, with the tries they really had."""
-        waiting = [*([] if self.current is None else [self.current]), *self._fetched, *self.queue]
-        return {one.read.entry_id: one.tries - 1 for one in waiting if one.is_counted}
+        """Return entries that were not handed over to the end, with the tries they really had."""
+        return {one.read.entry_id: one.tries - 1 for one in self._counted()}
 
     def interrupted(self) -> dict[tuple[int, bytes], int]:
-        """Return the entry that is in the handler, with its tries: it ends with the lease."""
-        if self.current is None or not self.current.is_counted:
-            return {}
-        return {(self.shard, self.current.read.entry_id): self.current.tries}
+        """Return the same entries, with the tries that are counted: they end with the lease."""
+        return {(self.shard, one.read.entry_id): one.tries for one in self._counted()}
+
+    def _counted(self) -> list[Entry]:
+        current = [] if self.current is None else [self.current]
+        return [one for one in [*current, *self._fetched, *self.queue] if one.is_counted]
 
     def waiting(self) -> int:
         """Return how many entries wait here, also those that are not in memory any more."""
@@ -344,10 +345,7 @@ class Tenure:
             return
         there = {read.entry_id for read in found}
         self._known.difference_update(one for one in ids if one not in there)
-        # What a handler took has no tries: the hand-over that comes is the first one again.
-        self._fetched.extend(
-            Entry(read=read, is_counted=False, is_first=False, tries=0) for read in found
-        )
+        self._fetched.extend(map(_once_more, found))
 
     async def _adopt(self, ids: list[bytes]) -> None:
         """Put pending entries before what waits: they are older."""
@@ -357,15 +355,21 @@ class Tenure:
         if found is None:
             self.end(lost=True)
             return
+        news = [read for read in found if read.entry_id not in self._known]
+        once = [read.entry_id for read in news if read.tries == 1]
+        # Their second try is counted together, as the first one is by reading them: one command for
+        # each would make a take-over slow. From then on each is counted alone.
+        counted = await self._streams.begin_together(self.shard, self.lease, once, 2)
         entries = [
             Entry(
                 read=read,
-                is_counted=False,
+                is_counted=read.entry_id in counted,
                 is_first=read.tries == 0,
                 is_suspect=read.tries > 1,
-                tries=read.tries,
+                tries=2 if read.entry_id in counted else read.tries,
             )
-            for read in found
+            for read in news
+            # Somebody else may have found them meanwhile.
             if read.entry_id not in self._known
         ]
         self._known.update(one.read.entry_id for one in entries)
@@ -381,3 +385,12 @@ def _place(entry_id: bytes) -> tuple[int, int]:
 
 def _entry_id(place: tuple[int, int]) -> bytes:
     return b"%d-%d" % place
+
+
+def _once_more(read: Read) -> Entry:
+    """Return an entry whose hand-over is the first one again: what a handler took has no tries."""
+    # As a rule the one that its first reading counted is there, and stands for this one.
+    is_counted = read.tries == 1
+    return Entry(
+        read=read, is_counted=is_counted, is_first=is_counted, tries=1 if is_counted else 0
+    )

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 import anyio
+import anyio.lowlevel
 import attrs
 
 from ahcollector import metrics as names
@@ -226,6 +227,8 @@ class WhenDurable:
             for receipt in one.receipts:
                 await receipt.ack()
             self._let_go(one)
+            # There may be many, and a bus need not wait for anything to take them.
+            await anyio.lowlevel.checkpoint()
 
     async def _break(self, epoch: str | None, why: str) -> None:
         """Begin a new spell: whatever is not acknowledged may be lost."""
@@ -248,6 +251,7 @@ class WhenDurable:
             for receipt in one.receipts:
                 await receipt.again()
             self._let_go(one)
+            await anyio.lowlevel.checkpoint()
 
     def _let_go(self, one: _Written) -> None:
         self.held -= len(one.receipts)
