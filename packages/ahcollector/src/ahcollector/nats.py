@@ -14,30 +14,20 @@ This module needs asyncio (nats-py does) and the extra ``[nats]``.
 from __future__ import annotations
 
 import asyncio
-import logging
-import ssl
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Final
 
 import anyio
-import nats.aio.client
-import nats.errors
 
 from ahcollector._nats_config import NatsConfig, NatsMessage
+from ahcollector._nats_line import Heard, Line, Lost, translated
 from ahcollector.clock import AsyncClock, SystemClock
 from ahcollector.errors import NatsError
 
 __all__ = ["NatsClient", "NatsConfig"]
 
-_log = logging.getLogger("ahcollector.nats")
-
-_PING_SECONDS: Final = 5
 _NO_RESPONDERS: Final = "503"
-
-
-Heard = Callable[[NatsMessage], None]
-Lost = Callable[[], None]
 
 
 class Inbox:
@@ -47,7 +37,7 @@ class Inbox:
         subject: What others reply to.
     """
 
-    def __init__(self, *, client: NatsClient, line: _Line, subject: str) -> None:
+    def __init__(self, *, client: NatsClient, line: Line, subject: str) -> None:
         self._client = client
         self._line = line
         self.subject = subject
@@ -103,7 +93,7 @@ class NatsClient:
         self._config = config
         self._clock = clock if clock is not None else SystemClock()
         self._retry_seconds = retry_seconds
-        self._line: _Line | None = None
+        self._line: Line | None = None
         self._connecting = anyio.Lock()
         self._failed: tuple[float, str] | None = None
         self._is_closed = False
@@ -119,7 +109,7 @@ class NatsClient:
         return await self.request_on(await self._connected(), subject, data, headers=headers)
 
     async def request_on(
-        self, line: _Line, subject: str, data: bytes, *, headers: Mapping[str, str] | None
+        self, line: Line, subject: str, data: bytes, *, headers: Mapping[str, str] | None
     ) -> NatsMessage:
         """Send a request on a connection; see `Inbox.request`."""
         answer: asyncio.Future[NatsMessage | None] = asyncio.get_running_loop().create_future()
@@ -145,7 +135,7 @@ class NatsClient:
             )
         return message
 
-    async def on(self, line: _Line, subject: str, data: bytes, *, reply: str) -> None:
+    async def on(self, line: Line, subject: str, data: bytes, *, reply: str) -> None:
         """Send something on a connection; see `Inbox.send`."""
         with self._translated(subject), anyio.fail_after(self._config.timeout_seconds):
             await line.send(subject, data, reply=reply, headers=None)
@@ -174,7 +164,7 @@ class NatsClient:
     def _where(self) -> str:
         return f"NATS at {', '.join(self._config.servers)}"
 
-    async def _connected(self) -> _Line:
+    async def _connected(self) -> Line:
         line = self._line
         if line is not None and not line.is_lost:
             return line
@@ -188,13 +178,13 @@ class NatsClient:
         finally:
             self._connecting.release()
 
-    async def _connect(self) -> _Line:
+    async def _connect(self) -> Line:
         if self._is_closed:
             raise NatsError("the client of NATS is closed: the process is stopping")
         now = self._clock.monotonic()
         if self._failed is not None and now - self._failed[0] < self._retry_seconds:
             raise NatsError(self._failed[1])
-        line = _Line(self._config)
+        line = Line(self._config)
         try:
             # Carried to its end: a connection that is half made is nobody's.
             with anyio.CancelScope(shield=True), self._translated("connect"):
@@ -208,192 +198,5 @@ class NatsClient:
         self._line = line
         return line
 
-    @contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
-        """Turn what nats-py and the socket raise into `NatsError`."""
-        try:
-            yield
-        except nats.errors.AuthorizationError as error:
-            raise NatsError(
-                f"{self._where} refuses the login ({error}): check username and password, token "
-                "or credentials"
-            ) from error
-        except nats.errors.MaxPayloadError as error:
-            raise NatsError(
-                f"{self._where} takes no message as large as that for {what}: raise its "
-                "max_payload, or lower entry_bytes_max"
-            ) from error
-        except (nats.errors.Error, OSError, TimeoutError) as error:
-            raise NatsError(
-                f"{self._where} gave no answer to {what}: {str(error) or type(error).__name__}"
-            ) from error
-
-
-class _Strict(nats.aio.client.Client):
-    """A client that sends no password in clear where TLS was asked for, and says when it ended.
-
-    Args:
-        needs_tls: Whether TLS was asked for.
-        ended: Called when the connection is gone, for whatever reason.
-    """
-
-    def __init__(self, *, needs_tls: bool, ended: Callable[[], None]) -> None:
-        super().__init__()
-        self._needs_tls = needs_tls
-        self._ended = ended
-
-    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
-        # What nats-py calls with the greeting, before it sends anything. By itself it would speak
-        # TLS only where the server asks for it, and whoever is in between would not.
-        if self._needs_tls and initial_connection and not info.get("tls_required"):
-            raise nats.errors.Error("the server speaks no TLS, and tls is set")
-        await super()._process_info(info, initial_connection)
-
-    async def _close(self, status: int, do_cbs: bool = True) -> None:
-        # What nats-py calls at every end. By itself it would still write what is left to a socket
-        # that is gone, fail at that, and tell nobody of the end.
-        self._pending.clear()
-        self._pending_data_size = 0
-        try:
-            await super()._close(status, do_cbs)
-        except OSError as error:
-            _log.debug("a connection to NATS ended", extra={"error": str(error)})
-        finally:
-            self._ended()
-
-
-class _Line:
-    """One connection of nats-py, never repaired."""
-
-    def __init__(self, config: NatsConfig) -> None:
-        self.is_lost = False
-        self._config = config
-        self._nats = _Strict(needs_tls=config.tls, ended=self._lose)
-        self._heard: dict[str, tuple[Heard, Lost]] = {}
-        self._inboxes: dict[str, Any] = {}
-        self._closed_inboxes: list[Any] = []
-        self._prefix = ""
-        self._count = 0
-
-    async def open(self) -> None:
-        config = self._config
-        await self._nats.connect(
-            servers=list(config.servers),
-            allow_reconnect=False,
-            connect_timeout=config.timeout_seconds,  # type: ignore[arg-type]  # any number will do
-            max_reconnect_attempts=1,
-            ping_interval=_PING_SECONDS,
-            max_outstanding_pings=2,
-            error_cb=self._note,
-            name="ahcollector",
-            user=config.username or None,
-            password=config.password or None,
-            token=config.token or None,
-            user_credentials=None
-            if config.credentials_file is None
-            else str(config.credentials_file),
-            **_tls(config),
-        )
-        self._prefix = self._nats.new_inbox()
-        await self._subscribe(f"{self._prefix}.*", self._hear)
-
-    async def _subscribe(self, subject: str, heard: Callable[[Any], Awaitable[None]]) -> Any:
-        # What comes is bounded by what is asked for, and taken at once.
-        return await self._nats.subscribe(
-            subject, cb=heard, pending_msgs_limit=0, pending_bytes_limit=0
-        )
-
-    @property
-    def payload_bytes_max(self) -> int:
-        return self._nats.max_payload
-
-    def expect(self, heard: Heard, lost: Lost) -> str:
-        self._count += 1
-        subject = f"{self._prefix}.{self._count}"
-        self._heard[subject] = (heard, lost)
-        return subject
-
-    def forget(self, subject: str) -> None:
-        self._heard.pop(subject, None)
-
-    async def open_inbox(self, heard: Heard, lost: Lost) -> str:
-        """Return a subject of its own: entries come under the subject that they were put on."""
-        if self.is_lost:
-            raise nats.errors.ConnectionClosedError
-        await self._unsubscribe()
-        self._count += 1
-        subject = f"{self._prefix}-{self._count}"
-
-        async def hear(message: Any) -> None:
-            if subject in self._heard:
-                heard(_message(message))
-
-        self._heard[subject] = (heard, lost)
-        try:
-            self._inboxes[subject] = await self._subscribe(subject, hear)
-        except BaseException:
-            self._heard.pop(subject, None)
-            raise
-        return subject
-
-    def close_inbox(self, subject: str) -> None:
-        self._heard.pop(subject, None)
-        inbox = self._inboxes.pop(subject, None)
-        if inbox is not None:
-            self._closed_inboxes.append(inbox)
-
-    async def _unsubscribe(self) -> None:
-        """Tell the server of the inboxes that were closed: those who do so do not wait."""
-        while self._closed_inboxes:
-            await self._closed_inboxes.pop().unsubscribe()
-
-    async def send(
-        self, subject: str, data: bytes, *, reply: str, headers: Mapping[str, str] | None
-    ) -> None:
-        if self.is_lost:
-            raise nats.errors.ConnectionClosedError
-        if self._closed_inboxes:
-            await self._unsubscribe()
-        await self._nats.publish(
-            subject, data, reply=reply, headers=None if headers is None else dict(headers)
-        )
-
-    async def aclose(self) -> None:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(1.0):
-            await self._nats.close()
-        self._lose()
-
-    async def _hear(self, message: Any) -> None:
-        one = self._heard.get(message.subject)
-        if one is not None:
-            one[0](_message(message))
-
-    async def _note(self, error: Exception) -> None:
-        # What becomes of it is told to whoever waits; this says why.
-        text = str(error) or type(error).__name__
-        _log.debug("the connection to NATS", exc_info=error, extra={"error": text})
-
-    def _lose(self) -> None:
-        self.is_lost = True
-        heard, self._heard = self._heard, {}
-        for _, lost in heard.values():
-            lost()
-
-
-def _message(message: Any) -> NatsMessage:
-    return NatsMessage(
-        subject=message.subject,
-        reply=message.reply,
-        data=message.data,
-        headers=message.headers or {},
-    )
-
-
-def _tls(config: NatsConfig) -> dict[str, Any]:
-    if not config.tls:
-        return {}
-    context = ssl.create_default_context(
-        cafile=None if config.tls_ca_file is None else str(config.tls_ca_file)
-    )
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return {"tls": context}
+    def _translated(self, what: str) -> AbstractContextManager[None]:
+        return translated(what, self._where)
