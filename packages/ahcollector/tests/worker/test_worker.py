@@ -1,5 +1,6 @@
 """The worker between an in-process bus and stores that fail as told, in fake time."""
 
+import logging
 import random
 
 import anyio
@@ -219,6 +220,41 @@ async def test_a_dead_letter_that_cannot_be_kept_keeps_the_batch_on_the_bus():
     await world.run(10, check, 2)
     assert world.held() == 0
     assert len(await world.dead.letters()) == 1
+
+
+async def test_every_line_about_batches_names_their_requests(caplog):
+    world = World()
+    world.store.down = True
+    world.store.poison = {1: ZeroDivisionError("bug"), 2: PermanentStoreError("no")}
+    put, failures = world.dead.put, []
+
+    async def failing_once(batch, reason, now):
+        if not failures:
+            failures.append(reason)
+            raise DeadBatchesError("disk full")
+        await put(batch, reason, now)
+
+    async def up():
+        world.store.down = False
+
+    world.dead.put = failing_once
+    await world.publish(*range(20))
+    with caplog.at_level(logging.DEBUG, "ahcollector.worker"):
+        await world.run(1, up, 10)
+    ids = [f"{number:016x}" for number in range(20)]
+    told = {}
+    for line in caplog.records:
+        found = (
+            [line.request_id] if hasattr(line, "request_id") else line.__dict__.get("request_ids")
+        )
+        told.setdefault(line.getMessage(), found)
+    assert told == {
+        "the store takes no samples": ids[:10],
+        "the store takes samples again": None,
+        "the store failed in an unexpected way": ids[:10],
+        "a batch is set aside": ids[1:2],
+        "a dead letter was not kept": ids[1:2],
+    }
 
 
 async def test_a_stop_writes_what_is_there():

@@ -12,6 +12,11 @@ from ahcollector.bus import TRIES_MAX, shard_for
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request):
+    return request.param
+
+
 async def test_a_batch_is_acknowledged_when_the_store_has_lived_long_enough_after_it():
     async with World() as world:
         await world.publish(3)
