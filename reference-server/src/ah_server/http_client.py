@@ -55,13 +55,28 @@ class DoorClient:
         assert isinstance(found, dict)
         return found
 
-    async def send_json(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def send_json(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any],
+        *,
+        timeout_seconds: float | None = _TIMEOUT_SECONDS,
+    ) -> dict[str, Any]:
         """The answer to a JSON object sent with POST or DELETE.
+
+        Args:
+            method: POST or DELETE.
+            path: where to.
+            body: what is sent.
+            timeout_seconds: how long the answer may take; None: however long. The door must be
+                reached in the usual time.
 
         Raises:
             DependencyError: the door cannot be reached or refuses.
         """
-        found = (await self._ask(method, path, json=body)).json()
+        timeout = httpx.Timeout(_TIMEOUT_SECONDS, read=timeout_seconds)
+        found = (await self._ask(method, path, json=body, timeout=timeout)).json()
         assert isinstance(found, dict)
         return found
 

@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from ah_server.cli._printing import add_json_option, print_mapping, print_rows
+from ah_server.cli._progress import with_progress
 from ah_server.http_client import DoorClient
 from ah_server.settings import ServerSettings
 from ah_server.state_directory import stored_secret
@@ -123,10 +124,22 @@ async def _dead_list(options: argparse.Namespace) -> int:
 async def _dead_act(options: argparse.Namespace) -> int:
     body = {"all": True} if options.all else {"ids": options.id}
     path = f"/admin/v1/{options.part}/dead"
+    method = "DELETE"
+    if options.verb == "replay":
+        path, method = f"{path}/replay", "POST"
     async with _client(options.settings) as client:
-        if options.verb == "replay":
-            done = await client.send_json("POST", f"{path}/replay", body)
-        else:
-            done = await client.send_json("DELETE", path, body)
+
+        async def look() -> str:
+            what = f"{options.part} dead {options.verb}"
+            if options.part != "outbox":
+                return f"{what}: still at work"
+            left = (await client.get_json("/admin/v1/outbox"))["dead"]
+            return f"{what}: still at work, {left} dead letters are left"
+
+        done = await with_progress(
+            # So many letters are moved that no bound of time fits all.
+            lambda: client.send_json(method, path, body, timeout_seconds=None),
+            look,
+        )
     print_mapping(done, as_json=options.json)
     return 0

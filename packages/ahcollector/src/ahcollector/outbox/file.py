@@ -45,6 +45,7 @@ from ahwire import Event
 __all__ = ["FileOutbox"]
 
 _COMPACT_LINES_MIN: Final = 1_000
+_REPLAY_LETTERS: Final = 500
 _DAMAGED_BYTES_MAX: Final = 16 * 1024 * 1024
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _T = TypeVar("_T")
@@ -250,20 +251,29 @@ class FileOutbox:
         """Put dead letters back."""
         async with self._turn:
             letters = [letter for letter in self._letters.chosen(letter_ids) if letter.replayable]
-            if not letters:
-                return 0
-            entries = [entry_of(letter, now) for letter in letters]
-            room = self._queue.fitting(entries, self._bounds)
-            if not room:
+            replayed = 0
+            # A hundred thousand at once would keep everything else waiting while they are written.
+            for begin in range(0, len(letters), _REPLAY_LETTERS):
+                some = letters[begin : begin + _REPLAY_LETTERS]
+                room = await self._replay_some(some, now)
+                replayed += room
+                if room < len(some):
+                    break
+            if letters and not replayed:
                 raise full_of(self._queue, self._bounds)
-            entries = entries[:room]
-            ids = [entry.event.event_id for entry in entries]
+            await self._compact()
+            return replayed
+
+    async def _replay_some(self, letters: list[DeadLetter], now: float) -> int:
+        entries = [entry_of(letter, now) for letter in letters]
+        entries = entries[: self._queue.fitting(entries, self._bounds)]
+        ids = [entry.event.event_id for entry in entries]
+        if ids:
             await self._disk(lambda: self._write_queue(list(map(append_line, entries)), sync=True))
             self._queue.add(entries)
             await self._disk(lambda: self._write_letters([ids_line("drop", ids)]))
             self._letters.take(ids)
-            await self._compact()
-            return room
+        return len(ids)
 
     async def purge(self, letter_ids: Collection[str] | None) -> int:
         """Delete dead letters."""

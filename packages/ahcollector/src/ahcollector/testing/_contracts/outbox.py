@@ -240,6 +240,18 @@ class OutboxContract:
             await outbox.replay(None, T0 + 1)
         assert await outbox.replay(["unknown"], T0 + 1) == 0
 
+    async def test_many_letters_go_back_in_order_and_as_far_as_there_is_room(self) -> None:
+        """More than are moved in one step."""
+        outbox = await self.new(OutboxBounds(events_max=1_250, dead_max=2_000))
+        events = [event(number) for number in range(1_200)]
+        await outbox.append(events, T0)
+        await outbox.dead([one.event_id for one in events], "rejected", T0, None)
+        await outbox.append([event(number) for number in range(2_000, 2_100)], T0)
+        assert await outbox.replay(None, T0 + 1) == 1_150
+        outbox = await self.again(outbox)
+        assert len(await self.dead_ids(outbox)) == 50
+        assert await self.ids(outbox) == [*range(2_000, 2_100), *range(900)]
+
     async def test_every_method_may_be_repeated(self) -> None:
         """C10: whoever got no answer asks again, and nothing is done twice."""
         outbox = await self.new()
