@@ -92,5 +92,5 @@ def test_a_batch_too_large_to_be_compressed_at_once_is_cut_first(monkeypatch):
 
 def test_the_arithmetic_of_two_hours():
     # 1,000 agents with 300 series each, every 30 s: 10,000 points a second.
-    assert buffer_bytes(points_per_second=10_000, bytes_per_point=4.0) == 288_000_000
+    assert buffer_bytes(points_per_second=10_000) == 1_008_000_000
     assert buffer_bytes(points_per_second=1, bytes_per_point=2.0, seconds=10) == 20

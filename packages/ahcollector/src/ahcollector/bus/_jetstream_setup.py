@@ -34,7 +34,7 @@ HEADER_BYTES_MAX: Final = 4_096
 
 
 def buffer_bytes(
-    *, points_per_second: float, bytes_per_point: float = 4.0, seconds: float = BUFFER_SECONDS
+    *, points_per_second: float, bytes_per_point: float = 14.0, seconds: float = BUFFER_SECONDS
 ) -> int:
     """Return what the stream must hold: points a second x bytes a point x seconds.
 
