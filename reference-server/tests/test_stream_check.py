@@ -192,3 +192,34 @@ async def test_a_store_that_comes_within_the_minute_is_taken(tmp_path, start_ser
     seams = Seams(clock=clock, patient=True)
     async with running(tmp_path, data={"tsdb": {"url": store.url}}, seams=seams) as server:
         assert (await server.page("ingest", "/readyz")).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_a_redis_that_goes_while_the_store_is_waited_for_is_waited_for_too(
+    tmp_path, private_redis, start_service, caplog
+):
+    from testkit import VictoriaMetricsServer
+
+    store = start_service(VictoriaMetricsServer)
+    store.stop()
+
+    def go_and_come():
+        waits = [one.message for one in caplog.records if one.message.startswith("waiting for ")]
+        if "waiting for Redis" in waits and private_redis.pid is None:
+            private_redis.start()
+        elif "waiting for VictoriaMetrics" in waits and store.pid is None:
+            private_redis.kill()
+            store.start()
+
+    clock = HastyClock()
+    clock.wakes = go_and_come
+    async with running(
+        tmp_path,
+        data={
+            "redis": {"addr": f"127.0.0.1:{private_redis.port}", "timeout_seconds": 3},
+            "tsdb": {"url": store.url},
+        },
+        seams=Seams(clock=clock, patient=True),
+    ) as server:
+        assert (await server.page("ingest", "/readyz")).status_code == 200
+    assert any(one.message == "waiting for Redis" for one in caplog.records)

@@ -13,7 +13,8 @@ from ah_server.settings import Secret, ServerSettings
 from ah_server.web_server import WebServer
 from ah_server.wiring._door import checks_of, open_door_of
 from ah_server.wiring._identities import CollectorSide
-from ah_server.wiring._redis import redis_loops, shared_redis
+from ah_server.wiring._patience import reached
+from ah_server.wiring._redis import is_redis_away, redis_loops, shared_redis
 from ah_server.wiring._samples import samples_of
 from ah_server.wiring._seams import Doors, Seams, web
 from ah_server.wiring._stream import (
@@ -120,7 +121,7 @@ async def _with_shared_time(
         return seams, ()
     clock = SharedClock(read=redis.time, clock=seams.clock)
     try:
-        await clock.set()
+        await reached("Redis", clock.set, seams, away=is_redis_away)
     except RedisError as error:
         raise DependencyError(f"redis.addr: {error}") from error
     return attrs.evolve(seams, clock=clock), (Loop(name="shared time", body=clock.run),)

@@ -5,6 +5,8 @@ import attrs
 from ah_server.parts import Loop, Part
 from ah_server.settings import ServerSettings
 from ah_server.wiring._carrier import Carrier
+from ah_server.wiring._patience import reached
+from ah_server.wiring._redis import is_redis_away
 from ah_server.wiring._samples import Samples
 from ah_server.wiring._seams import Seams
 from ahcollector.bus import Bus
@@ -101,8 +103,9 @@ async def identities_of(
         interval_seconds=settings.alerting.agent_interval_seconds,
         followers=followers,
     )
-    # Silence of an agent is noticed even if it never speaks to this run of the server.
-    await directory.ensure_known()
+    # Silence of an agent is noticed even if it never speaks to this run of the server. Redis may
+    # have gone since it was looked at: the store was waited for meanwhile.
+    await reached("Redis", directory.ensure_known, seams, away=is_redis_away)
     resolver = Resolver(
         registry=kept.registry,
         directory=directory,

@@ -8,7 +8,12 @@ from ah_server.parts import Loop, Part
 from ah_server.settings import Address, RedisSettings
 from ah_server.wiring._patience import reached
 from ah_server.wiring._seams import Seams
-from ahcollector.errors import RedisError, RedisRefusedError, RedisSettingsError
+from ahcollector.errors import (
+    CollectorError,
+    RedisError,
+    RedisRefusedError,
+    RedisSettingsError,
+)
 from ahcollector.redis import RedisClient, RedisConfig
 
 _log = logging.getLogger("ah_server.wiring")
@@ -32,9 +37,7 @@ async def shared_redis(
     client = RedisClient(config=redis_config(settings, settings.addr), clock=seams.clock)
     stack.push_async_callback(client.aclose)
     try:
-        warnings = await reached(
-            "Redis", client.check, seams, away=lambda error: isinstance(error, RedisError)
-        )
+        warnings = await reached("Redis", client.check, seams, away=is_redis_away)
     except RedisSettingsError as error:
         raise DependencyError(f"redis.addr: {error}") from error
     except RedisError as error:
@@ -42,6 +45,11 @@ async def shared_redis(
     for warning in warnings:
         _log.warning("%s", warning)
     return client
+
+
+def is_redis_away(error: CollectorError) -> bool:
+    """Whether an error is that Redis gave no answer, or none that helps now."""
+    return isinstance(error, RedisError) or isinstance(error.__cause__, RedisError)
 
 
 def redis_config(settings: RedisSettings, addr: Address) -> RedisConfig:
