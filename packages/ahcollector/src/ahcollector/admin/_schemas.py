@@ -222,7 +222,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "dead": _count("Dead letters held."),
             "dead_bytes": _count("Size of their bodies."),
             "dead_dropped": _count("Dead letters that the bounds pushed out."),
-            "damaged_lines": _count("Stored pieces that could not be read, kept aside."),
+            "damaged_lines": _count("Stored pieces that could not be read."),
         },
         "The state of the outbox since the process began.",
     ),
