@@ -170,7 +170,19 @@ PRESENCE_LOST = _counter(
 AGENTS_DOWN = _gauge("ahc_agents_down", "Agents that are down now.")
 DETECTOR_BLIND = _gauge("ahc_detector_blind", "1 while the detector cannot judge silence, else 0.")
 EVENTS_EMITTED = _counter("ahc_events_emitted_total", "Events put in the outbox, by type.", "type")
-EVENTS_RETRY = _gauge("ahc_events_retry", "Transitions decided whose event is not in the outbox.")
+EVENTS_REPEATED = _counter(
+    "ahc_events_repeated_total",
+    "Events of agents told once more and put in the outbox, by reason: silence_ended or "
+    "group_ended; they are not among the emitted.",
+    "reason",
+)
+EVENTS_RETRY = _gauge(
+    "ahc_events_retry",
+    "Events of agents decided and not in the outbox: of transitions, groups and ended silences.",
+)
+DETECTOR_TURN = _gauge(
+    "ahc_detector_turn", "1 while this process works the events of agents, else 0."
+)
 EVENTS_LOST = _counter("ahc_events_lost_total", "Events lost by type; must stay 0.", "type")
 OUTBOX_EVENTS_SENT = _counter("ahc_outbox_events_sent_total", "Events the hub took.")
 OUTBOX_SEND_FAILURES = _counter(
@@ -221,8 +233,8 @@ RULES_POINTS_DROPPED = _counter(
 )
 RULES_STATE_FAILURES = _counter(
     "ahc_rules_state_failures_total",
-    "The store of the states of alerts gave no answer, by call: units, claim, commit or told; or "
-    "damaged (what it had could not be read).",
+    "The store of the states of alerts and agents gave no answer, by call: units, claim, commit, "
+    "told, remove or turn; or damaged (what it had could not be read).",
     "call",
 )
 
@@ -266,7 +278,9 @@ ALL_METRICS: tuple[Metric, ...] = (
     AGENTS_DOWN,
     DETECTOR_BLIND,
     EVENTS_EMITTED,
+    EVENTS_REPEATED,
     EVENTS_RETRY,
+    DETECTOR_TURN,
     EVENTS_LOST,
     OUTBOX_EVENTS_SENT,
     OUTBOX_SEND_FAILURES,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
+from functools import partial
 from typing import Final
 
+import anyio
 import attrs
 
 from ahcollector import metrics as names
 from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock
-from ahcollector.detector._events import event_of, instant_text
+from ahcollector.detector._events import instant_text
 from ahcollector.detector._sight import (
     Blindness,
     Judgement,
@@ -21,15 +22,17 @@ from ahcollector.detector._sight import (
     observe,
     store_failed,
 )
-from ahcollector.errors import OutboxError, PresenceError
+from ahcollector.detector.carrier import Carried, IntentCarrier, PlainCarrier
+from ahcollector.errors import PresenceError
 from ahcollector.metrics import Metrics, NullMetrics
 from ahcollector.outbox.base import Outbox
-from ahcollector.presence.base import Presence, Transition
+from ahcollector.presence.base import Presence
 from ahwire import EventType
 
 __all__ = ["Detector", "ScanReport"]
 
-_PAGE: Final = 500
+_TURN_SECONDS: Final = 0.5
+_STOP_SECONDS: Final = 1.0
 _NO_BEACON: Final = "no ingest process tells that it hears agents"
 _log = logging.getLogger("ahcollector.detector")
 
@@ -72,6 +75,8 @@ class Detector:
         beacon_max_age_seconds: When the newest ingest beacon is older, the detector is blind.
         blind_grace_max_seconds: The longest backoff of the agents: so long a blindness counts for
             the grace after it, however short it was.
+        stage: Carries intents to the outbox (`AgentEventStage`: through silences and groups). None:
+            each goes to the outbox as it is.
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class Detector:
         scan_interval_seconds: float = 10.0,
         beacon_max_age_seconds: float = 15.0,
         blind_grace_max_seconds: float = 300.0,
+        stage: IntentCarrier | None = None,
     ) -> None:
         for name, value in (
             ("agent_interval_seconds", agent_interval_seconds),
@@ -94,9 +100,13 @@ class Detector:
             if not value > 0:
                 raise ValueError(f"{name} is {value}; it must be above 0")
         self._presence = presence
-        self._outbox = outbox
         self._clock = clock
         self._metrics = metrics if metrics is not None else NullMetrics()
+        self._carrier: IntentCarrier = (
+            stage
+            if stage is not None
+            else PlainCarrier(presence=presence, outbox=outbox, clock=clock, metrics=self._metrics)
+        )
         self._rules = SightRules(
             agent_interval_seconds=agent_interval_seconds,
             scan_interval_seconds=scan_interval_seconds,
@@ -108,16 +118,33 @@ class Detector:
         self._blindness = Trouble(
             _log, "the detector is blind; no agent is declared down", "the detector sees again"
         )
-        self._waiting = Trouble(_log, "events wait for the outbox", "the outbox takes events again")
         for kind in (EventType.AGENT_DOWN, EventType.AGENT_UP):
             # Nothing here can lose an event; the zero is there for the alert that watches it.
             self._metrics.inc(names.EVENTS_LOST, 0, type=kind.value)
 
     async def run(self) -> None:
-        """Scan at once, then each interval, until cancelled."""
-        while True:
-            await self.scan()
+        """Scan at once, then each interval, until cancelled; also when its turn comes."""
+        try:
+            while True:
+                await self.scan()
+                await self._pause()
+        finally:
+            with anyio.move_on_after(_STOP_SECONDS, shield=True):
+                await self._carrier.drop()
+
+    async def _pause(self) -> None:
+        """Wait for the next scan; a process whose turn comes meanwhile scans at once."""
+        if not self._carrier.takes_turns:
             await self._clock.sleep(self._scan_interval_seconds)
+            return
+        until = self._clock.monotonic() + self._scan_interval_seconds
+        was_mine = await self._carrier.is_mine()
+        while (left := until - self._clock.monotonic()) > 0:
+            await self._clock.sleep(min(left, _TURN_SECONDS))
+            is_mine = await self._carrier.is_mine()
+            if is_mine and not was_mine:
+                return
+            was_mine = is_mine
 
     async def scan(self) -> ScanReport:
         """Look once; failures of presence and outbox are told by the report and the log."""
@@ -166,55 +193,22 @@ class Detector:
         )
 
     async def _carry(self, now: float, judgement: Judgement) -> ScanReport:
-        """Carry intents page by page until there are no more."""
-        emitted = 0
-        complete = False
-        while not complete:
-            if judgement.may_declare:
-                page = await self._presence.expire(now, _PAGE)
-            else:
-                page = await self._presence.pending(_PAGE)
-            if not await self._emit(page, now):
-                break
-            emitted += len(page)
-            complete = len(page) < _PAGE
-        self._metrics.set(names.EVENTS_RETRY, await self._presence.pending_count())
+        """Carry intents until there are no more."""
+        if await self._carrier.is_mine():
+            declares = judgement.may_declare
+            fetch = partial(self._presence.expire, now) if declares else self._presence.pending
+            carried = await self._carrier.carry(fetch, now)
+        else:
+            carried = Carried(emitted=0, complete=True)
+        untold = await self._presence.pending_count()
+        self._metrics.set(names.EVENTS_RETRY, untold + carried.waiting)
         self._metrics.set(names.AGENTS_DOWN, (await self._presence.counts()).down)
         return ScanReport(
             blind=judgement.blind,
             declaring=judgement.may_declare,
-            emitted=emitted,
-            complete=complete,
+            emitted=carried.emitted,
+            complete=carried.complete,
         )
-
-    async def _emit(self, page: list[Transition], now: float) -> bool:
-        """Append a page's events, then confirm its intents; False when the outbox fails."""
-        if not page:
-            return True
-        events = [event_of(transition) for transition in page]
-        try:
-            await self._outbox.append(events, now)
-        except OutboxError as error:
-            self._waiting.goes_on(
-                self._clock.monotonic(), {"events": len(events), "error": str(error)}
-            )
-            return False
-        self._waiting.is_over()
-        for kind, count in Counter(event.type for event in events).items():
-            self._metrics.inc(names.EVENTS_EMITTED, count, type=kind.value)
-        for transition in page:
-            await self._presence.confirm(transition)
-            _log.info(
-                "agent is %s",
-                transition.kind.value,
-                extra={
-                    "agent_id": transition.agent.agent_id,
-                    "company_id": transition.agent.company_id,
-                    "server_id": transition.agent.server_id,
-                    "event_id": transition.event_id,
-                },
-            )
-        return True
 
     def _begins(self, steady: float) -> bool:
         """Return whether the doors that begin together with this may not have a beacon yet."""
