@@ -5,7 +5,8 @@ import pytest
 from alert_world import START, World, batch, rule, silence
 
 from ahcollector.alerts import AlertSettings, ObservingWriter
-from ahcollector.errors import PermanentStoreError, TemporaryStoreError
+from ahcollector.bus import shard_for
+from ahcollector.errors import AlertStateError, PermanentStoreError, TemporaryStoreError
 from ahcollector.store import MemoryStore
 from ahrules import FlapSettings
 
@@ -201,6 +202,60 @@ async def test_rule_that_changes_or_goes_resolves_its_alerts():
     ]
     versions = [event.rule_version for event in await world.events()]
     assert versions == [1, 3, 1, 1]
+
+
+async def test_alerts_of_a_server_that_was_taken_away_end():
+    """Also where another process owns them, which goes on with the other servers."""
+    world = World(rule(), rule("mem", metric="ah_mem"), settings=AlertSettings(flapping=None))
+    twin = next(f"s{n}" for n in range(10_000) if shard_for(f"s{n}") == shard_for("web-1"))
+    for server in ("web-1", twin):
+        await world.show(batch(0, 60, server=server, ah_mem=60))
+    owner = world.engine
+    world.start()
+    await world.engine.forget_server("acme", "web-1")
+    await world.engine.forget_server("acme", "web-1")
+    await world.engine.forget_server("blue", "web-1")
+    assert (await world.told())[4:] == [("resolved", "forgotten")] * 2
+    await owner.observed([batch(10, 40, server=twin, ah_mem=60), batch(10, 60, ah_mem=60)])
+    await owner.observed([batch(20, 40, ah_mem=60)])
+    events = (await world.events())[6:]
+    assert [(one.server_id, one.rule_id, one.type.value) for one in events] == [
+        (twin, "hot", "alert.resolved"),
+        ("web-1", "hot", "alert.opened"),
+        ("web-1", "mem", "alert.opened"),
+        ("web-1", "hot", "alert.resolved"),
+    ]
+    world.rules = None
+    with pytest.raises(AlertStateError, match="server web-1 cannot be ended"):
+        await world.engine.forget_server("acme", "web-1")
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("op", ["gt", "gte", "lt", "lte", "eq", "ne"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+async def test_what_is_no_number_neither_opens_nor_resolves(op, value):
+    """A1: against every operator, as the last value and in every aggregate."""
+    world = World(
+        rule("last", op=op),
+        *(rule(agg, op=op, agg=agg, agg_seconds=60) for agg in ("avg", "min", "max", "sum")),
+    )
+    await world.feed([value] * 3)
+    assert await world.told() == []
+    opens = {"gt": 60, "gte": 60, "lt": 40, "lte": 40, "eq": 50, "ne": 60}[op]
+    await world.feed([opens])
+    opened = len(await world.told())
+    assert opened == 5
+    await world.feed([value] * 3)
+    assert len(await world.told()) == opened
+
+
+@pytest.mark.fault
+async def test_breach_with_half_of_its_samples_missing_opens():
+    """A2: `for` 5 minutes; what is missing is not false."""
+    world = World(rule(for_seconds=300))
+    await world.feed([60, None] * 20)
+    (opened,) = await world.events()
+    assert opened.occurred_at.timestamp() - START == 310
 
 
 async def test_unit_that_has_nothing_left_is_forgotten_everywhere():

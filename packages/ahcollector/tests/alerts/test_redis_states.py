@@ -50,7 +50,10 @@ async def test_keys_are_those_of_the_specification_and_none_is_left(client, stor
     }
     await store.told(KEY, [_event(1).event_id])
     await store.remove(KEY, epoch)
-    assert await keys_of(client) == set()
+    assert await keys_of(client) == {"rules:state:3:acme"}, "its epoch, for a day"
+    assert 86_000 < await client.call("TTL", client.key("rules:state:3:acme")) <= 86_400
+    await store.claim(KEY)
+    assert await client.call("TTL", client.key("rules:state:3:acme")) == -1
 
 
 async def test_fields_that_cannot_be_read_are_counted_and_kept_aside(client, store, caplog):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections import Counter
 from pathlib import Path
 
 import anyio
@@ -81,7 +82,11 @@ class Stage:
                 await self.outbox.ack([event.event_id for event in page], None)
                 self.events += page
                 await anyio.sleep(0 if page else 0.05)
-        assert not scope.cancelled_caught, (len(self.events), count)
+        if scope.cancelled_caught:
+            told = Counter(event.server_id for event in self.events)
+            alive = [process.poll() for process in self.processes]
+            depth = sum(self.bus.depth().values())
+            raise AssertionError(f"{len(self.events)} of {count}: {told}, {depth=}, {alive=}")
 
 
 @pytest.fixture

@@ -140,6 +140,11 @@ class AlertUnit:
         self._now_ms = int(now * 1000)
         self._keep(self._pipeline.tick(_moment(now)))
 
+    def forget(self, server_id: str, now: float) -> None:
+        """Take a server away: its alerts end, its series leave."""
+        self._tell(self._evaluator.forget(server_id, now), now)
+        self.is_whole_due = self.is_moved = True
+
     def _known(self, stored: StoredSeries) -> Series:
         series = self._series.get(stored.labels)
         if series is None:

@@ -9,13 +9,12 @@ from typing import Final
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
-import attrs
 
 from ahcollector import metrics as names
 from ahcollector._trouble import Trouble
 from ahcollector.alerts._delivery import Delivery
 from ahcollector.alerts._in_force import RulesInForce, SilencesInForce
+from ahcollector.alerts._keeping import Keeper, Slot
 from ahcollector.alerts._unit import AlertUnit
 from ahcollector.alerts.base import AlertStateStore, UnitKey
 from ahcollector.alerts.settings import AlertSettings
@@ -33,18 +32,6 @@ _log = logging.getLogger("ahcollector.alerts")
 _CLAIMS_MAX: Final = 3
 _ALL_SHARDS: Final[Mapping[int, object]] = dict.fromkeys(range(SHARDS), True)
 _ALERT_TYPES: Final = tuple(kind for kind in EventType if kind.value.startswith("alert."))
-
-
-@attrs.define(eq=False)
-class _Slot:
-    """A unit that this process has or wants, and who may work on it now."""
-
-    lock: anyio.Lock = attrs.field(factory=anyio.Lock)
-    unit: AlertUnit | None = None
-    tenure: object = None
-    is_fenced: bool = False
-    failing_since: float | None = None
-    saved_at: float = float("-inf")
 
 
 class AlertEngine:
@@ -111,15 +98,21 @@ class AlertEngine:
         self._silences = silences
         self._store = store
         self._clock = clock
-        self._event_ids = event_ids
         self._tenures = tenures if tenures is not None else lambda: _ALL_SHARDS
         self._settings = settings if settings is not None else AlertSettings()
         self._metrics = metrics if metrics is not None else NullMetrics()
         self._tick_interval_seconds = tick_interval_seconds
         self._state_interval_seconds = state_interval_seconds
         self._stop_seconds = stop_seconds
+        self._keeper = Keeper(
+            store=store,
+            clock=clock,
+            event_ids=event_ids,
+            settings=self._settings,
+            metrics=self._metrics,
+        )
         self._delivery = Delivery(store=store, outbox=outbox, clock=clock, metrics=self._metrics)
-        self._slots: dict[UnitKey, _Slot] = {}
+        self._slots: dict[UnitKey, Slot] = {}
         self._listed: set[int] = set()
         self._trouble = Trouble(
             _log, "the states of alerts cannot be kept", "the states of alerts are kept again"
@@ -149,7 +142,7 @@ class AlertEngine:
                 await self._observe(key, group)
 
     async def _observe(self, key: UnitKey, group: list[SampleBatch]) -> None:
-        slot = self._slots.setdefault(key, _Slot())
+        slot = self._slots.setdefault(key, Slot())
 
         def judge(unit: AlertUnit) -> Iterator[None]:
             if unit.undelivered >= self._settings.waiting_max:
@@ -166,13 +159,14 @@ class AlertEngine:
                 self._refuse(key, slot, group, error)
 
     def _refuse(
-        self, key: UnitKey, slot: _Slot, group: list[SampleBatch], error: AlertStateError
+        self, key: UnitKey, slot: Slot, group: list[SampleBatch], error: AlertStateError
     ) -> None:
         """Refuse batches whose decisions are not stored, unless that has gone on for too long."""
         steady = self._clock.monotonic()
         if slot.failing_since is None:
             slot.failing_since = steady
-        if steady - slot.failing_since < self._settings.patience_seconds:
+        # What a unit decided that another process owns by now is not in memory for later.
+        if slot.is_fenced or steady - slot.failing_since < self._settings.patience_seconds:
             raise TemporaryStoreError(
                 f"alerts of company {key.company_id} in shard {key.shard}: {error}"
             ) from error
@@ -210,6 +204,32 @@ class AlertEngine:
         if is_well and all(slot.failing_since is None for slot in self._slots.values()):
             self._trouble.is_over()
 
+    async def forget_server(self, company_id: str, server_id: str) -> None:
+        """Resolve the alerts of a server that was taken away, with reason `forgotten`.
+
+        Whichever process owns them: it takes them up again from here. Its series begin anew where
+        it sends again.
+
+        Raises:
+            AlertStateError: The store of states gives no answer, or the rules are not known yet.
+        """
+        key = UnitKey(shard=shard_for(server_id), company_id=company_id)
+        if self._rules() is None:
+            raise AlertStateError(
+                f"alerts of server {server_id} cannot be ended: the rules are not known yet, the "
+                "hub has not answered; try again later"
+            )
+        if key not in self._slots and key not in await self._store.units([key.shard]):
+            return
+        slot = self._slots.setdefault(key, Slot())
+
+        def forget(unit: AlertUnit) -> Iterator[None]:
+            unit.forget(server_id, self._clock.time())
+            yield
+
+        async with slot.lock:
+            await self._work(key, slot, forget)
+
     async def save(self) -> None:
         """Store a whole snapshot of every unit that moved since its last one."""
         for key, slot in list(self._slots.items()):
@@ -217,7 +237,7 @@ class AlertEngine:
                 if slot.unit is None or slot.is_fenced or not slot.unit.is_moved:
                     continue
                 try:
-                    await self._save(key, slot, slot.unit, whole=True)
+                    await self._keeper.save(key, slot, slot.unit, whole=True)
                     await self._delivery.deliver(slot.unit)
                 except AlertStateError as error:
                     self._tell_trouble(key, error)
@@ -230,7 +250,7 @@ class AlertEngine:
             return True
         try:
             for key in await self._store.units(fresh):
-                self._slots.setdefault(key, _Slot())
+                self._slots.setdefault(key, Slot())
         except AlertStateError as error:
             self._metrics.inc(names.RULES_STATE_FAILURES, call="units")
             self._tell_trouble(None, error)
@@ -238,7 +258,7 @@ class AlertEngine:
         self._listed |= fresh
         return True
 
-    async def _tick(self, key: UnitKey, slot: _Slot) -> None:
+    async def _tick(self, key: UnitKey, slot: Slot) -> None:
         def look(unit: AlertUnit) -> Iterator[None]:
             unit.tick(self._clock.time())
             yield
@@ -253,19 +273,19 @@ class AlertEngine:
             await self._store.remove(key, unit.epoch)
             del self._slots[key]
 
-    async def _leave(self, key: UnitKey, slot: _Slot) -> None:
+    async def _leave(self, key: UnitKey, slot: Slot) -> None:
         """Let a unit go whose shard is another's now, with its newest counters if they may be."""
         del self._slots[key]
         if slot.unit is not None and slot.unit.is_moved and not slot.is_fenced:
             try:
-                await self._save(key, slot, slot.unit, whole=True)
+                await self._keeper.save(key, slot, slot.unit, whole=True)
             except FencedAlertStateError:
                 return  # the new owner was quicker
 
     # --- one step of a unit
 
     async def _work(
-        self, key: UnitKey, slot: _Slot, act: Callable[[AlertUnit], Iterator[None]]
+        self, key: UnitKey, slot: Slot, act: Callable[[AlertUnit], Iterator[None]]
     ) -> None:
         """Do something to a unit, store what it decided, and deliver what is stored."""
         tenure = self._tenures().get(key.shard)
@@ -273,7 +293,7 @@ class AlertEngine:
             # Another process may have owned it since: what is in memory may be of before.
             slot.tenure, slot.is_fenced = tenure, slot.unit is not None
         for _ in range(_CLAIMS_MAX):
-            unit = await self._claimed(key, slot)
+            unit = await self._keeper.claimed(key, slot)
             rules = self._rules()
             assert rules is not None, "nothing is judged before there are rules"
             unit.refresh(rules, self._silences(), self._clock.time())
@@ -282,7 +302,7 @@ class AlertEngine:
             due = self._clock.monotonic() - slot.saved_at >= self._state_interval_seconds
             if unit.is_dirty or (due and unit.is_moved):
                 try:
-                    await self._save(key, slot, unit, whole=due)
+                    await self._keeper.save(key, slot, unit, whole=due)
                 except FencedAlertStateError:
                     # Another process owned it meanwhile: what it decided counts, and not ours.
                     slot.is_fenced = True
@@ -294,74 +314,6 @@ class AlertEngine:
             f"the alerts of company {key.company_id} in shard {key.shard} are taken over again and "
             "again: two processes own one shard"
         )
-
-    async def _claimed(self, key: UnitKey, slot: _Slot) -> AlertUnit:
-        """Return the unit, after taking it over where it is not this process' yet."""
-        if slot.unit is not None and not slot.is_fenced:
-            return slot.unit
-        try:
-            image = await self._store.claim(key)
-        except AlertStateError:
-            self._metrics.inc(names.RULES_STATE_FAILURES, call="claim")
-            raise
-        if image.damaged:
-            self._metrics.inc(names.RULES_STATE_FAILURES, image.damaged, call="damaged")
-        if slot.unit is not None and image.is_empty:
-            # The store has lost everything, and memory has not.
-            slot.unit.adopt(image.epoch)
-        elif slot.unit is not None and image.epoch == slot.unit.epoch + 1:
-            # Nobody claimed it in between: memory has what is stored, and more.
-            slot.unit.epoch = image.epoch
-        else:
-            unit = AlertUnit(
-                key=key,
-                settings=self._settings,
-                event_ids=self._event_ids,
-                lost=self._lose,
-            )
-            # A large one takes a second, in which others must have their turns.
-            faults = await anyio.to_thread.run_sync(unit.restore, image)
-            if faults:
-                await self._tell_faults(key, unit, faults)
-            slot.unit = unit
-        slot.is_fenced = False
-        slot.saved_at = self._clock.monotonic()
-        return slot.unit
-
-    async def _save(self, key: UnitKey, slot: _Slot, unit: AlertUnit, *, whole: bool) -> None:
-        """Store what is not stored yet; a whole snapshot where one is due."""
-        pieces = None if whole else unit.pieces()
-        base: dict[str, str] | None = None
-        if pieces is None:
-            parts: dict[str, list[str]] = {}
-            for part, text in unit.base_parts():
-                parts.setdefault(part, []).append(text)
-                await anyio.lowlevel.checkpoint()
-            base = {part: "".join(texts) for part, texts in parts.items()}
-        change = unit.change(base=base, pieces=pieces or {})
-        try:
-            await self._store.commit(key, unit.epoch, change)
-        except AlertStateError:
-            self._metrics.inc(names.RULES_STATE_FAILURES, call="commit")
-            raise
-        unit.stored(change)
-        if base is not None:
-            slot.saved_at = self._clock.monotonic()
-
-    async def _tell_faults(self, key: UnitKey, unit: AlertUnit, faults: list[str]) -> None:
-        """What was stored is whole and cannot be used: another version's, most likely."""
-        self._metrics.inc(names.RULES_STATE_FAILURES, len(faults), call="damaged")
-        _log.error(
-            "states of alerts cannot be used and are kept aside: their alerts may open again",
-            extra={
-                "company_id": key.company_id,
-                "shard": key.shard,
-                "faults": len(faults),
-                "error": faults[0],
-            },
-        )
-        await self._store.set_aside(key, unit.epoch)
-        unit.is_whole_due = True
 
     # --- what is told of it
 
@@ -377,9 +329,6 @@ class AlertEngine:
     def _drop(self, reason: str, batches: Sequence[SampleBatch]) -> None:
         points = sum(batch.samples for batch in batches)
         self._metrics.inc(names.RULES_POINTS_DROPPED, points, reason=reason)
-
-    def _lose(self, kind: EventType) -> None:
-        self._metrics.inc(names.EVENTS_LOST, type=kind.value)
 
     def _undelivered(self) -> float:
         units = [slot.unit for slot in self._slots.values() if slot.unit is not None]

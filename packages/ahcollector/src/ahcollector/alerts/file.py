@@ -130,6 +130,7 @@ class FileAlertStateStore:
         self._directory = directory
         self._lock_descriptor: int | None = lock_descriptor
         self._epochs: dict[UnitKey, int] = {}
+        self._removed: dict[UnitKey, int] = {}
         # What a file that begins anew must still hold.
         self._intents: dict[UnitKey, dict[str, Event]] = {}
         # Files behind whose end nobody knows what is: they are read and written anew.
@@ -191,7 +192,8 @@ class FileAlertStateStore:
         self._check(key, epoch)
         if not self._intents[key]:
             await self._disk(lambda: self._path(key).unlink(missing_ok=True))
-            del self._epochs[key], self._intents[key]
+            self._removed[key] = self._epochs.pop(key)
+            del self._intents[key]
 
     def _check(self, key: UnitKey, epoch: int) -> None:
         if self._epochs.get(key) != epoch:
@@ -221,7 +223,7 @@ class FileAlertStateStore:
 
     def _claim(self, key: UnitKey) -> AlertImage:
         image = self._load(key)
-        image = attrs.evolve(image, epoch=image.epoch + 1)
+        image = attrs.evolve(image, epoch=max(image.epoch, self._removed.get(key, 0)) + 1)
         self._rewrite(key, image)
         self._epochs[key] = image.epoch
         self._intents[key] = {event.event_id: event for event in image.intents}

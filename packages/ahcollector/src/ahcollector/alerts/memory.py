@@ -20,6 +20,7 @@ class MemoryAlertStateStore:
 
     def __init__(self) -> None:
         self._images: dict[UnitKey, AlertImage] = {}
+        self._epochs: dict[UnitKey, int] = {}
 
     async def units(self, shards: Collection[int]) -> list[UnitKey]:
         """Return the units that were claimed."""
@@ -28,7 +29,9 @@ class MemoryAlertStateStore:
     async def claim(self, key: UnitKey) -> AlertImage:
         """Become the owner."""
         image = self._images.get(key, AlertImage(epoch=0))
-        image = self._images[key] = attrs.evolve(image, epoch=image.epoch + 1)
+        # Also above that of a unit that was removed since.
+        epoch = self._epochs[key] = self._epochs.get(key, 0) + 1
+        image = self._images[key] = attrs.evolve(image, epoch=epoch)
         return image
 
     async def commit(self, key: UnitKey, epoch: int, change: AlertChange) -> None:

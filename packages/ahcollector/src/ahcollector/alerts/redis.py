@@ -36,6 +36,7 @@ _COMMIT: Final = Script.load(_PACKAGE, "commit")
 _SET_ASIDE: Final = Script.load(_PACKAGE, "set_aside")
 _REMOVE: Final = Script.load(_PACKAGE, "remove")
 _DEFLATED: Final = b"z"
+_EPOCH_KEPT_SECONDS: Final = 86_400
 
 
 @contextmanager
@@ -136,12 +137,12 @@ class RedisAlertStateStore:
         self._check(key, done)
 
     async def remove(self, key: UnitKey, epoch: int) -> None:
-        """Remove a unit's keys."""
+        """Remove a unit's keys; its epoch is kept for a day more."""
         with _translated("forget a company's"):
             done = await self._client.run(
                 _REMOVE,
                 keys=[*self._keys(key), self._units(key)],
-                args=[epoch, key.company_id],
+                args=[epoch, key.company_id, _EPOCH_KEPT_SECONDS],
             )
         self._check(key, done)
 

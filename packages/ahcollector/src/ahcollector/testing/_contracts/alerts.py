@@ -149,6 +149,11 @@ class AlertStateContract:
         assert await store.units([_KEY.shard]) == []
         with expect(FencedAlertStateError):
             await store.commit(_KEY, epoch, AlertChange(seq=1))
+        again = await store.claim(_KEY)
+        assert again.is_empty
+        assert again.epoch > epoch
+        with expect(FencedAlertStateError):
+            await store.commit(_KEY, epoch, AlertChange(seq=1))
 
     async def test_unit_with_events_is_not_removed(self) -> None:
         """They would be lost."""

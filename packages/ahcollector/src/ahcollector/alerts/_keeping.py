@@ -1,0 +1,126 @@
+"""Units and their store: taken over, and kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import attrs
+
+from ahcollector import metrics as names
+from ahcollector.alerts._unit import AlertUnit
+from ahcollector.alerts.base import AlertStateStore, UnitKey
+from ahcollector.alerts.settings import AlertSettings
+from ahcollector.clock import AsyncClock
+from ahcollector.errors import AlertStateError
+from ahcollector.metrics import Metrics
+from ahwire import EventType
+
+__all__ = ["Keeper", "Slot"]
+
+_log = logging.getLogger("ahcollector.alerts")
+
+
+@attrs.define(eq=False)
+class Slot:
+    """A unit that this process has or wants, and who may work on it now."""
+
+    lock: anyio.Lock = attrs.field(factory=anyio.Lock)
+    unit: AlertUnit | None = None
+    tenure: object = None
+    is_fenced: bool = False
+    failing_since: float | None = None
+    saved_at: float = float("-inf")
+
+
+class Keeper:
+    """Claims units at their store, and commits what they decided."""
+
+    def __init__(
+        self,
+        *,
+        store: AlertStateStore,
+        clock: AsyncClock,
+        event_ids: Callable[[], str],
+        settings: AlertSettings,
+        metrics: Metrics,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._event_ids = event_ids
+        self._settings = settings
+        self._metrics = metrics
+
+    async def claimed(self, key: UnitKey, slot: Slot) -> AlertUnit:
+        """Return the unit, after taking it over where it is not this process' yet."""
+        if slot.unit is not None and not slot.is_fenced:
+            return slot.unit
+        try:
+            image = await self._store.claim(key)
+        except AlertStateError:
+            self._metrics.inc(names.RULES_STATE_FAILURES, call="claim")
+            raise
+        if image.damaged:
+            self._metrics.inc(names.RULES_STATE_FAILURES, image.damaged, call="damaged")
+        if slot.unit is not None and image.is_empty:
+            # The store has lost everything, and memory has not.
+            slot.unit.adopt(image.epoch)
+        elif slot.unit is not None and image.epoch == slot.unit.epoch + 1:
+            # Nobody claimed it in between: memory has what is stored, and more.
+            slot.unit.epoch = image.epoch
+        else:
+            unit = AlertUnit(
+                key=key,
+                settings=self._settings,
+                event_ids=self._event_ids,
+                lost=self._lose,
+            )
+            # A large one takes a second, in which others must have their turns.
+            faults = await anyio.to_thread.run_sync(unit.restore, image)
+            if faults:
+                await self._tell_faults(key, unit, faults)
+            slot.unit = unit
+        slot.is_fenced = False
+        slot.saved_at = self._clock.monotonic()
+        return slot.unit
+
+    async def save(self, key: UnitKey, slot: Slot, unit: AlertUnit, *, whole: bool) -> None:
+        """Store what is not stored yet; a whole snapshot where one is due."""
+        pieces = None if whole else unit.pieces()
+        base: dict[str, str] | None = None
+        if pieces is None:
+            parts: dict[str, list[str]] = {}
+            for part, text in unit.base_parts():
+                parts.setdefault(part, []).append(text)
+                await anyio.lowlevel.checkpoint()
+            base = {part: "".join(texts) for part, texts in parts.items()}
+        change = unit.change(base=base, pieces=pieces or {})
+        try:
+            await self._store.commit(key, unit.epoch, change)
+        except AlertStateError:
+            self._metrics.inc(names.RULES_STATE_FAILURES, call="commit")
+            raise
+        unit.stored(change)
+        if base is not None:
+            slot.saved_at = self._clock.monotonic()
+
+    async def _tell_faults(self, key: UnitKey, unit: AlertUnit, faults: list[str]) -> None:
+        """What was stored is whole and cannot be used: another version's, most likely."""
+        self._metrics.inc(names.RULES_STATE_FAILURES, len(faults), call="damaged")
+        _log.error(
+            "states of alerts cannot be used and are kept aside: their alerts may open again",
+            extra={
+                "company_id": key.company_id,
+                "shard": key.shard,
+                "faults": len(faults),
+                "error": faults[0],
+            },
+        )
+        await self._store.set_aside(key, unit.epoch)
+        unit.is_whole_due = True
+
+    def _lose(self, kind: EventType) -> None:
+        self._metrics.inc(names.EVENTS_LOST, type=kind.value)
