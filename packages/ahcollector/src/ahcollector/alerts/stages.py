@@ -182,7 +182,9 @@ class SilenceStage:
 class Pipeline:
     """Leads the events of one company through stages, in order.
 
-    What a stage tells besides is led through that stage too and those behind it.
+    An event is led through once it is decided, and what comes out is stored with the stages' state
+    before it is told: `snapshot_alert` of its `event_key` is what it may have moved. What a stage
+    tells besides is led through that stage too and those behind it.
 
     Args:
         stages: In the order in which they see an event.
