@@ -85,10 +85,11 @@ class Stage:
             batch = batch_of(number, server_id=server_id, company_id=self.company_id)
             [series] = batch.series
             points = ((self.t0_ms + number * 1_000, float(number)),)
-            await self.bus.publish(
-                attrs.evolve(batch, series=(attrs.evolve(series, points=points),))
-            )
-        self.published += count
+            with anyio.CancelScope(shield=True):
+                await self.bus.publish(
+                    attrs.evolve(batch, series=(attrs.evolve(series, points=points),))
+                )
+                self.published += 1
 
     async def readable(self):
         """Return number and how often it is stored, of all samples."""

@@ -82,12 +82,14 @@ async def test_what_victoria_metrics_loses_in_a_kill_is_written_again(killable):
         await stage.all_written()
         assert await stage.readable() == stage.everything_once()
         await killable.kill_and_start_store()
-        assert await stage.readable() == {}
+        assert len(await stage.readable()) < 200, "it was readable, and it was not durable"
         await stage.publish(50)
         await stage.all_acknowledged()
         assert await stage.readable() == stage.everything_once()
         stats = worker.stats()
-        assert (stats.rewritten, stats.held, stats.dead) == (200, 0, 0)
+        # Of the last fifty, those that were written before the worker saw the start, too.
+        assert 200 <= stats.rewritten <= 250
+        assert (stats.held, stats.dead) == (0, 0)
         tasks.cancel_scope.cancel()
 
 
@@ -119,14 +121,26 @@ async def test_a_killed_worker_leaves_what_is_not_durable_to_the_other_one(scene
 async def test_a_worker_that_is_stopped_writes_what_it_has_and_leaves_the_rest_on_the_bus(scene):
     """The rest is what comes while it stops, and what is not known to be durable."""
     stage = scene.stage
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(scene.worker(15.0).run)
-        await stage.publish(100)
-        await stage.all_written()
-        began = time.monotonic()
-        tasks.cancel_scope.cancel()
-    assert time.monotonic() - began < 2.0, "it waits for nobody else's batches"
-    assert await stage.on_the_bus() == 100
+
+    async def keep_publishing():
+        while True:
+            await stage.publish(5)
+            await anyio.sleep(0.01)
+
+    async with anyio.create_task_group() as publishing:
+        publishing.start_soon(keep_publishing)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(scene.worker(15.0).run)
+            with anyio.fail_after(20):
+                while len(await stage.ledger()) < 50:
+                    await anyio.sleep(0.01)
+            began = time.monotonic()
+            tasks.cancel_scope.cancel()
+        assert time.monotonic() - began < 2.0, "it waits for nobody else's batches"
+        written = {line["number"] for line in await stage.ledger()}
+        publishing.cancel_scope.cancel()
+    await stage.publish(5)
+    assert len(written) < stage.published == await stage.on_the_bus()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(scene.worker(0.0).run)
         await stage.all_acknowledged()

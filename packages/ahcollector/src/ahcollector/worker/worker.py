@@ -84,7 +84,8 @@ class Worker:
         durable_after_seconds: How long after a write a kill of the store may still cost it. 0: a
             write that returned is kept, and acknowledged at once.
         restarts: Tells whether the store may have lost something; needed for that.
-        held_max: Batches that may wait to become durable; then the shards wait.
+        held_max: Batches that may wait to become durable, at about 300 bytes each; then the shards
+            wait.
 
     Raises:
         ValueError: There is a time after which a write is durable, and no `restarts`; or it is
