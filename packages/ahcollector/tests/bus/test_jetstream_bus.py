@@ -184,7 +184,7 @@ async def test_a_bus_sees_what_another_process_put_there(nats_buses):
 @pytest.mark.fault
 async def test_tries_are_counted_over_all_owners(nats_buses):
     """C9."""
-    bus = nats_buses(retry_seconds=30.0)
+    bus = nats_buses(retry_seconds=30.0, lease_seconds=60.0)
     await bus.publish(batch_of(0))
     await bus.publish(batch_of(1))
     tries = []
@@ -208,7 +208,7 @@ async def test_tries_are_counted_over_all_owners(nats_buses):
 
 
 async def test_what_a_handler_took_has_no_tries_however_often_it_comes_back(nats_buses):
-    bus = nats_buses()
+    bus = nats_buses(lease_seconds=60.0)
     await bus.publish(batch_of(0))
     for _ in range(2 * TRIES_MAX):
         async with subscribed(bus, hands := Hands(acks=False)):

@@ -14,8 +14,9 @@ from ahcollector._trouble import Trouble
 from ahcollector.bus._jetstream_api import JetStreamApi
 from ahcollector.bus._jetstream_dead import JetStreamBusDeadLetters
 from ahcollector.bus._jetstream_leases import JetStreamLeases
+from ahcollector.bus._jetstream_parts import TenureParts
 from ahcollector.bus._jetstream_setup import Names
-from ahcollector.bus._jetstream_tenure import JetStreamTenure, TenureParts
+from ahcollector.bus._jetstream_tenure import JetStreamTenure
 from ahcollector.bus.base import AtEnd, Handler
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError

@@ -4,59 +4,22 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
 from typing import Final
 
 import anyio
-import attrs
 
 from ahcollector.bus._hand_over import Entry, HandOver, Read
-from ahcollector.bus._jetstream_api import JetStreamApi
 from ahcollector.bus._jetstream_consumer import Delivered, ShardConsumer
-from ahcollector.bus._jetstream_dead import JetStreamBusDeadLetters
-from ahcollector.bus._jetstream_setup import Names
+from ahcollector.bus._jetstream_parts import TenureParts
 from ahcollector.bus._jetstream_tries import Tries, take_back
-from ahcollector.bus.base import Handler
-from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError
-from ahcollector.metrics import Metrics
 
-__all__ = ["JetStreamTenure", "TenureParts"]
+__all__ = ["JetStreamTenure"]
 
 READ_ENTRIES: Final = 32
 """How many entries come at a time; at most twice as many wait in memory."""
 
 _SETTLE_ENTRIES: Final = 500
-
-
-@attrs.frozen(kw_only=True)
-class TenureParts:
-    """What all tenures of a subscription share.
-
-    Attributes:
-        tag: Six hexadecimal digits of the worker.
-        retry_seconds: Pause before an entry is tried again, and before NATS is asked again.
-        pull_seconds: How long NATS is asked for entries at a time.
-        alone: Held while an entry is tried that may have ended a process.
-        came: Told the shard of an entry that came, and when NATS took it.
-        changed: Told when there is something to settle.
-        tell: Told of errors that are waited out.
-    """
-
-    api: JetStreamApi
-    names: Names
-    letters: JetStreamBusDeadLetters
-    handler: Handler
-    clock: AsyncClock
-    metrics: Metrics
-    dead_max: int
-    tag: str
-    retry_seconds: float
-    pull_seconds: float
-    alone: anyio.Lock
-    came: Callable[[int, float], None]
-    changed: Callable[[], None]
-    tell: Callable[[BusError], None]
 
 
 class JetStreamTenure:
@@ -231,7 +194,10 @@ class JetStreamTenure:
 
     def has_to_settle(self) -> bool:
         """Return whether something can be settled now."""
-        return self.tries.is_changed or any(seq in self._places for seq in self._acked)
+        return self.tries.is_changed or self._has_to_acknowledge()
+
+    def _has_to_acknowledge(self) -> bool:
+        return self._consumer.is_bound and any(seq in self._places for seq in self._acked)
 
     async def settle(self) -> None:
         """Settle some of what there is. Raises BusError: then repeat it."""
@@ -243,19 +209,13 @@ class JetStreamTenure:
                     break
         if some and await self._consumer.acknowledge([self._places[seq] for seq in some]):
             for seq in some:
-                del self._acked[seq]
+                self._acked.pop(seq, None)
                 self._ours.pop(seq, None)
                 self._places.pop(seq, None)
-        elif some:
-            # What it delivered is acknowledged when it is delivered by the next one.
-            self._forget_places()
+        # Otherwise they are acknowledged where the next consumer delivers them.
         self._forget_gone()
         if self._has_read_tries and self.tries.is_changed and not await self.tries.write():
             self.end(lost=True)
-
-    def _forget_places(self) -> None:
-        self._places.clear()
-        self._delivered_to = 0
 
     def _forget_gone(self) -> None:
         """Forget what is acknowledged although the confirmation was lost: it did not come again."""
@@ -269,7 +229,7 @@ class JetStreamTenure:
 
         The consumer goes last: while it is there, the next owner takes what it delivered for tried.
         """
-        while any(seq in self._places for seq in self._acked):
+        while self._has_to_acknowledge():
             await self.settle()
         if self._has_read_tries:
             if self.current is not None:
@@ -347,13 +307,14 @@ class JetStreamTenure:
     def _own(self, seq: int) -> None:
         # What was asked for again is ours already.
         if seq not in self._ours:
-            self._ours[seq] = self._times.pop(seq)
+            self._ours[seq] = self._times.pop(seq, 0.0)
 
     async def _bind(self) -> None:
         """Make a consumer, the first one or a new one in the place of one that is in doubt."""
         self._queue.clear()
         self._times.clear()
-        self._forget_places()
+        self._places.clear()
+        self._delivered_to = 0
         if not self._has_read_tries:
             if not await self.tries.read():
                 self.end(lost=True)

@@ -277,7 +277,7 @@ class JetStreamBus:
             came=self._came,
             ready=self._ready,
             doubt=self._doubt,
-            sample=self._depths.refresh,
+            sample=self._refresh,
             clock=self._clock,
             metrics=self._metrics,
             dead_max=self._dead_max,
@@ -317,6 +317,11 @@ class JetStreamBus:
         self._depths.read(shard, 1)
         if self._clock.time() - taken_at > self._size.seconds:
             self._metrics.inc(names.BUS_OVERDUE)
+
+    async def _refresh(self) -> None:
+        # Before it is ready there may be nothing to look at.
+        if self._is_ready:
+            await self._depths.refresh()
 
     async def _sample(self) -> list[int]:
         """Return how many entries of each shard were delivered to nobody."""
