@@ -60,6 +60,7 @@ async def main(port, prefix):
         clock=clock,
         rng=SystemRandom(),
         flush_seconds=0.05,
+        retry_max_seconds=1.0,
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(engine.run)
