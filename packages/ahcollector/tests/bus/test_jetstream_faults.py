@@ -185,7 +185,7 @@ async def test_an_entry_that_kills_the_process_each_time_is_set_aside_and_neighb
 
 
 async def test_a_worker_that_was_paused_beyond_its_lease_acknowledges_nothing_of_the_others(stage):
-    """C20 of the bus: what it held is the other one's, and no shard ever has two owners."""
+    """What it held is the other one's, and no shard ever has two owners."""
     stale = stage.start("stale", "hold")
     await stage.publish(range(100))
     await stage.until_all_came()
@@ -209,7 +209,7 @@ async def test_a_worker_that_was_paused_beyond_its_lease_acknowledges_nothing_of
 
 
 async def test_a_worker_paused_in_its_handlers_wakes_up_and_its_acknowledgements_are_refused(stage):
-    """C20 of the bus: it acknowledges as soon as it wakes, and the entries stay the heir's."""
+    """It acknowledges as soon as it wakes, and the entries stay the heir's."""
     stale = stage.start("stale", "slow", 2.0, lease_seconds=1.0)
     await stage.publish(range(len(SERVERS)))
     await stage.until(lambda lines: len({line["shard"] for line in lines}) > 20)
@@ -299,31 +299,34 @@ async def came(hands, number):
             await anyio.sleep(0.01)
 
 
+async def put(bus, number):
+    """Publish as an agent does, until it is taken: this machine has others to serve."""
+    with anyio.fail_after(20):
+        while True:
+            try:
+                return await bus.publish(batch_of(number))
+            except BusError:
+                await anyio.sleep(0.02)
+
+
 async def test_a_nats_that_hangs_holds_nobody_and_its_leases_are_won_again(
     start_service, nats_buses_on
 ):
     server = start_service(testkit.NatsServer)
     async with nats_buses_on(server) as buses:
-        bus = buses(client=buses.client(timeout_seconds=0.3))
+        bus = buses(client=buses.client(timeout_seconds=0.8))
         async with subscribed(bus, hands := Hands()):
             for turn in range(3):
-                await bus.publish(batch_of(turn))
+                await put(bus, turn)
                 await came(hands, turn)
                 server.pause()
-                with anyio.fail_after(2.0), pytest.raises(BusError, match="gave no answer"):
+                with anyio.fail_after(5.0), pytest.raises(BusError, match="gave no answer"):
                     await bus.publish(batch_of(1_000 + turn))
                 # Beyond the lease, the second time.
                 await anyio.sleep(1.5 if turn == 1 else 0.1)
                 server.resume()
-                with anyio.fail_after(20):
-                    while True:
-                        try:
-                            await bus.check()
-                            break
-                        except BusError:
-                            await anyio.sleep(0.02)
                 # What was sent to the one that hung may have come: it is there once.
-                await bus.publish(batch_of(1_000 + turn))
+                await put(bus, 1_000 + turn)
                 await came(hands, 1_000 + turn)
             server.pause()
             begun = time.monotonic()
