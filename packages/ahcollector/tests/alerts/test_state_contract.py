@@ -57,3 +57,8 @@ class TestRedisAlertState(AlertStateContract):
 
     async def reopen(self, store):
         return self.make(client=self.client)
+
+
+def test_store_that_forgets_warns_of_it(caplog):
+    MemoryAlertStateStore()
+    assert "set redis.addr or alerting.rules_dir" in caplog.text

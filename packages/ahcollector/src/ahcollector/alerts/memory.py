@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 
 import attrs
@@ -11,14 +12,21 @@ from ahcollector.errors import FencedAlertStateError
 
 __all__ = ["MemoryAlertStateStore"]
 
+_log = logging.getLogger("ahcollector.alerts")
+
 
 class MemoryAlertStateStore:
     """`AlertStateStore` in a dictionary, for tests and for servers that may forget their alerts.
 
-    After a restart alerts that go on open again, and what was not in the outbox is lost.
+    After a restart alerts that go on open again, and what was not in the outbox is lost; the log
+    warns of that once.
     """
 
     def __init__(self) -> None:
+        _log.warning(
+            "the states of alerts are in memory: after a restart alerts that go on open again; set "
+            "redis.addr or alerting.rules_dir"
+        )
         self._images: dict[UnitKey, AlertImage] = {}
         self._epochs: dict[UnitKey, int] = {}
 
