@@ -74,8 +74,8 @@ async def _run(options: argparse.Namespace) -> int:
             [
                 (
                     f"--role {options.role}: a process that does one part needs backends that are"
-                    " shared with the others, and this version keeps outbox and notifications in"
-                    " each process; run one process with --role all"
+                    " shared with the others, and this version keeps notifications in each process;"
+                    " run one process with --role all"
                 )
             ]
         )

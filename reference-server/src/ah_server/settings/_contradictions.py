@@ -36,6 +36,15 @@ def contradictions(settings: ServerSettings) -> list[str]:
     found += _tsdb_problems(settings.tsdb)
     found += _age_problems(settings)
     found += _mail_problems(settings.notify.mail)
+    if settings.outbox.backend == "redis" and settings.redis.addr is None:
+        found.append("outbox.backend: redis needs redis.addr; set it, or outbox.backend: file")
+    shared = settings.outbox_backend == "redis"
+    if shared and settings.outbox.lease_seconds < 1.5 * settings.hub.timeout_seconds:
+        found.append(
+            f"outbox.lease_seconds: {settings.outbox.lease_seconds:g} is under one and a half times"
+            f" hub.timeout_seconds ({settings.hub.timeout_seconds:g}): the lease would end while"
+            " the hub is waited for; raise it, or lower the other"
+        )
     if settings.outbox.backoff_min_seconds > settings.outbox.backoff_max_seconds:
         found.append(
             f"outbox.backoff_min_seconds: {settings.outbox.backoff_min_seconds:g} is over"

@@ -222,6 +222,22 @@ class AlertingSettings:
 
 @attrs.frozen(kw_only=True)
 class OutboxSettings:
+    backend: str = setting(
+        "auto",
+        "where events wait for the hub: memory: in this process, lost with it; file: in outbox.dir;"
+        " redis: the Redis of redis.addr, shared; discard: nowhere, they are only counted; auto:"
+        " redis where redis.addr is set, else file",
+        one_of=("auto", "memory", "file", "redis", "discard"),
+    )
+    dir: Path | None = setting(
+        None, "directory of an outbox in a file, for it alone; empty: outbox under state_dir"
+    )
+    lease_seconds: float = setting(
+        15.0,
+        "so long after its last sign of life a server that sends from a shared outbox keeps the"
+        " others waiting; at least one and a half times hub.timeout_seconds",
+        between=(1, 300),
+    )
     flush_interval_seconds: float = setting(
         1.0, "time between two looks for unsent events", between=(0.05, 60)
     )
@@ -300,6 +316,13 @@ class ServerSettings:
     outbox: OutboxSettings = section(OutboxSettings)
     notify: NotifySettings = section(NotifySettings)
     console: ConsoleSettings = section(ConsoleSettings)
+
+    @property
+    def outbox_backend(self) -> str:
+        """The outbox that `outbox.backend` stands for: memory, file, redis or discard."""
+        if self.outbox.backend != "auto":
+            return self.outbox.backend
+        return "file" if self.redis.addr is None else "redis"
 
     @property
     def bus_backend(self) -> str:

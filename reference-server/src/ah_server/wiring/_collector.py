@@ -13,6 +13,7 @@ from ah_server.settings import Secret, ServerSettings
 from ah_server.web_server import WebServer
 from ah_server.wiring._door import checks_of, open_door_of
 from ah_server.wiring._identities import CollectorSide
+from ah_server.wiring._outbox import outbox_of
 from ah_server.wiring._patience import reached
 from ah_server.wiring._redis import is_redis_away, redis_loops, shared_redis
 from ah_server.wiring._samples import samples_of
@@ -28,7 +29,7 @@ from ahcollector.detector import Detector, Reporter, TrafficTotals
 from ahcollector.errors import RedisError
 from ahcollector.hub import HttpHub
 from ahcollector.metrics import PrometheusMetrics
-from ahcollector.outbox import FileOutbox, LocalLease, OutboxBounds, OutboxSender
+from ahcollector.outbox import OutboxSender
 from ahcollector.presence import MemoryPresence, Presence
 from ahcollector.presence.redis import RedisPresence
 from ahcollector.redis import RedisClient
@@ -133,21 +134,14 @@ async def _open_state(
     """Opens what outlives a restart, and makes what does not."""
     clock, metrics = seams.clock, PrometheusMetrics()
     presence, loops = await _presence(settings, seams, redis, metrics)
-    outbox = await FileOutbox.open(
-        settings.state_dir / "outbox",
-        now=clock.time(),
-        bounds=OutboxBounds(
-            dead_max=settings.outbox.dead_max,
-            dead_retention_seconds=settings.outbox.dead_retention_days * 86_400,
-        ),
-    )
-    stack.push_async_callback(outbox.close)
+    outbox = await outbox_of(settings, seams, metrics, redis, stack)
     samples = await samples_of(settings, seams, metrics, stack)
     carrier = await carrier_of(settings, seams, metrics, redis, stack)
     side = CollectorSide(
         samples=samples,
         presence=presence,
-        outbox=outbox,
+        outbox=outbox.outbox,
+        lease=outbox.lease,
         carrier=carrier,
         metrics=metrics,
         redis=redis,
@@ -194,7 +188,7 @@ def _silence(
         hub=hub,
         clock=seams.clock,
         rng=seams.rng,
-        lease=LocalLease(clock=seams.clock),
+        lease=side.lease,
         metrics=side.metrics,
         batch_max=settings.outbox.batch_max,
         poll_seconds=settings.outbox.flush_interval_seconds,

@@ -13,7 +13,7 @@ from ahcollector.bus import Bus
 from ahcollector.clock import AsyncClock
 from ahcollector.hub import HttpHub
 from ahcollector.metrics import PrometheusMetrics
-from ahcollector.outbox import Outbox
+from ahcollector.outbox import Outbox, SenderLease
 from ahcollector.presence import Presence
 from ahcollector.redis import RedisClient
 from ahcollector.registry import (
@@ -38,12 +38,14 @@ from ahcollector.store import Store
 class CollectorSide:
     """What the sides of the collector share.
 
-    `redis` is None where all state is embedded. `clock` is the one by which presence counts.
+    `redis` is None where all state is embedded, and `lease` where no event is ever sent. `clock` is
+    the one by which presence counts.
     """
 
     samples: Samples
     presence: Presence
     outbox: Outbox
+    lease: SenderLease | None
     carrier: Carrier
     metrics: PrometheusMetrics
     redis: RedisClient | None
