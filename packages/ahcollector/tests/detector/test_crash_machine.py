@@ -18,19 +18,23 @@ from pathlib import Path
 import anyio
 import attrs
 import pytest
+from agents_world import group_settings, silence
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ahcollector.detector import Detector
-from ahcollector.errors import OutboxError, PresenceError, TemporaryHubError
+from ahcollector.alerts import FileAlertStateStore, silences_in_force
+from ahcollector.detector import AgentEventStage, Detector
+from ahcollector.errors import AlertStateError, OutboxError, PresenceError, TemporaryHubError
 from ahcollector.outbox import FileOutbox, OutboxSender
 from ahcollector.presence import AgentRef, MemoryPresence
 from ahcollector.presence._snapshot import SnapshotFile, decode
 from ahcollector.testing import FakeClock
+from ahrules import event_key
 from ahwire import EventType
 from ahwire.hub import EventsReply
 
+REPEATS = {"silence_ended", "group_ended"}
 AGENTS = [AgentRef(agent_id=f"a{n}", company_id="acme", server_id=f"s{n}") for n in range(3)]
 
 
@@ -154,6 +158,7 @@ class CrashMachine(RuleBasedStateMachine):
             scan_interval_seconds=1,
             beacon_max_age_seconds=1_000,
             blind_grace_max_seconds=1,
+            stage=await self.stage(outbox),
         )
         self.sender = OutboxSender(
             outbox=outbox,
@@ -162,6 +167,9 @@ class CrashMachine(RuleBasedStateMachine):
             rng=random.Random(1),
             batch_max=2,
         )
+
+    async def stage(self, outbox):
+        """What stands between the detector and the outbox: nothing."""
 
     def act(self, coroutine):
         async def in_a_scope():
@@ -237,7 +245,7 @@ class CrashMachine(RuleBasedStateMachine):
     def each_agents_events_alternate_with_rising_seq(self):
         for agent in AGENTS:
             mine = [event for event in self.hub.events if event.agent_id == agent.agent_id]
-            kinds = [event.type for event in mine]
+            kinds = [event.type for event in mine if event.reason not in REPEATS]
             expected = itertools.cycle([EventType.AGENT_DOWN, EventType.AGENT_UP])
             assert kinds == list(itertools.islice(expected, len(kinds)))
             assert all(a.seq < b.seq for a, b in itertools.pairwise(mine))
@@ -261,13 +269,69 @@ class CrashMachine(RuleBasedStateMachine):
         shutil.rmtree(self.directory)
 
 
-CrashMachine.TestCase.settings = settings(
-    max_examples=60,
+class StagedCrashMachine(CrashMachine):
+    """The same with silences and groups in between, their states in a file too."""
+
+    store = None
+    silences = silences_in_force(())
+
+    async def stage(self, outbox):
+        if self.store is not None:
+            await self.store.close()
+        self.store = await FileAlertStateStore.open(self.directory / "states")
+        ids = self.numbers
+        return AgentEventStage(
+            presence=Wired(self.presence, self.fuse, PresenceError("injected")),
+            store=Wired(self.store, self.fuse, AlertStateError("injected")),
+            outbox=outbox,
+            clock=self.clock,
+            event_ids=lambda: f"018bcfe5-6800-7000-8000-{next(ids):012x}",
+            silences=lambda: self.silences,
+            settings=lambda _: group_settings(2, 0.5, 20.0),
+        )
+
+    @rule(servers=st.sampled_from([None, ("s0",), ("s0", "s1")]))
+    def hush(self, servers):
+        found = [] if servers is None else [silence(*servers)]
+        self.silences = silences_in_force(found)
+
+    @invariant()
+    def each_id_comes_once_and_each_group_rises(self):
+        newest = {}
+        for event in self.hub.events:
+            assert event.seq > newest.get(event_key(event), 0)
+            newest[event_key(event)] = event.seq
+
+    def teardown(self):
+        self.silences = silences_in_force(())
+        super().teardown()
+        asyncio.run(self.store.close())
+        heard = {e.agent_id: e for e in self.hub.events if not e.suppressed}
+        groups = {e.group_key: e for e in self.hub.events if e.type.is_group and not e.suppressed}
+        members = {
+            agent_id
+            for group in groups.values()
+            if group.type is EventType.GROUP_DOWN
+            for agent_id in group.labels["members"]
+        }
+        for agent in AGENTS:
+            mine = [event for event in self.hub.events if event.agent_id == agent.agent_id]
+            if mine and mine[-1].type is EventType.AGENT_DOWN:
+                told = heard.get(agent.agent_id)
+                is_told = told is not None and told.type is EventType.AGENT_DOWN
+                assert is_told or agent.agent_id in members, "is down, and nobody was told"
+
+
+BOUNDS = settings(
+    max_examples=30,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+CrashMachine.TestCase.settings = BOUNDS
 TestCrashMachine = CrashMachine.TestCase
+StagedCrashMachine.TestCase.settings = BOUNDS
+TestStagedCrashMachine = StagedCrashMachine.TestCase
 
 
 @attrs.frozen(kw_only=True)
@@ -278,9 +342,9 @@ class Outcome:
     steps: int
 
 
-def life(at, what):
+def life(at, what, kind):
     """One agent goes down and comes up; at one step of it something happens."""
-    machine = CrashMachine()
+    machine = kind()
     steps = itertools.count()
 
     def burn():
@@ -314,12 +378,21 @@ def life(at, what):
     return Outcome(events=tuple(machine.hub.events), steps=count)
 
 
+@pytest.mark.parametrize(
+    ("kind", "stride"),
+    [
+        (CrashMachine, 1),
+        # At every await it is done without files: see test_stage_crash_machine.
+        (StagedCrashMachine, 6),
+        pytest.param(StagedCrashMachine, 1, marks=pytest.mark.nightly),
+    ],
+)
 @pytest.mark.parametrize("what", ["killed", "call fails", "cancelled"])
-def test_every_single_step_of_a_down_and_an_up_can_go_wrong(what):
-    calm = life(None, what)
+def test_every_single_step_of_a_down_and_an_up_can_go_wrong(what, kind, stride):
+    calm = life(None, what, kind)
     kinds = [event.type for event in calm.events]
     assert kinds == [EventType.AGENT_DOWN, EventType.AGENT_UP]
     assert calm.steps > 60
-    for step in range(calm.steps):
-        kinds = [event.type for event in life(step, what).events]
+    for step in range(len(what) % stride, calm.steps, stride):
+        kinds = [event.type for event in life(step, what, kind).events]
         assert kinds == [EventType.AGENT_DOWN, EventType.AGENT_UP], step
