@@ -10,6 +10,7 @@ from ahcollector.alerts import AlertEngine, AlertSettings, MemoryAlertStateStore
 from ahcollector.bus import shard_for
 from ahcollector.errors import AlertStateError, OutboxError, TemporaryStoreError
 from ahcollector.outbox import MemoryOutbox
+from ahrules import FlapSettings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.fault]
 
@@ -97,6 +98,21 @@ async def test_silenced_alert_is_owed_after_a_restart():
     world.start()
     await world.engine.tick()
     assert await world.told() == [("opened", "silence:s1"), ("opened", "silence_ended")]
+
+
+@pytest.mark.parametrize("flapping", [None, FlapSettings()])
+async def test_silenced_alert_that_was_told_is_owed_no_more_after_a_kill(flapping):
+    """A5: the whole snapshot from before still holds it back."""
+    world = World(rule(), settings=AlertSettings(flapping=flapping))
+    world.hush(silence())
+    await world.feed([60] * 5)
+    world.hush()
+    await world.feed([60])
+    told = [("opened", "silence:s1"), ("opened", "silence_ended")]
+    assert await world.told() == told
+    world.start()
+    await world.feed([60, 60])
+    assert await world.told() == told
 
 
 async def test_alert_that_flaps_goes_on_flapping_after_a_restart():

@@ -37,6 +37,7 @@ __all__ = ["AlertUnit"]
 _log = logging.getLogger("ahcollector.alerts")
 
 _RULES: Final = "rules"
+_NOTHING: Final = "{}"
 _TENANT_LABELS: Final = frozenset({"__name__", "company_id", "server_id"})
 _CHUNK_SERIES: Final = 500
 _STEP_SERIES: Final = 100
@@ -232,7 +233,8 @@ class AlertUnit:
                 return None  # the series left with its alert
             found[_name("s", server_id, series_key)] = data.decode()
         for key in self._moved_alerts:
-            found[_name("a", *key)] = self._pipeline.snapshot_alert(key)
+            # Also where nothing is kept any more: the snapshot before may still have it.
+            found[_name("a", *key)] = self._pipeline.snapshot_alert(key) or _NOTHING
         return found
 
     def change(self, *, base: dict[str, str] | None, pieces: dict[str, str | None]) -> AlertChange:
