@@ -21,7 +21,7 @@ PUBLIC = {
         "ingest_app",
         "shard_for",
     ],
-    "ahcollector.admin": ["Check", "Reload", "admin_app", "openapi_document"],
+    "ahcollector.admin": ["Check", "Reload", "TenantAlerts", "admin_app", "openapi_document"],
     "ahcollector.alerts": [
         "AlertChange",
         "AlertEngine",

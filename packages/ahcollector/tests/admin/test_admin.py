@@ -14,6 +14,7 @@ from ahcollector.admin import admin_app
 from ahcollector.admin._answers import error_answer
 from ahcollector.bus.base import SampleBatch, StoredSeries
 from ahcollector.errors import (
+    AlertStateError,
     RegistryError,
     RequestRefusedError,
     TemporaryHubError,
@@ -282,6 +283,34 @@ async def test_a_store_that_is_away_is_503_and_the_delete_may_be_repeated(office
     office.store.delete_company = whole
     response = await office.ask("DELETE", "/companies/acme")
     assert response.json() == {"agents": 0, "series": 1}
+
+
+class Alerts:
+    """Notes whose alerts are to end; the first time it cannot."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def forget_server(self, *names):
+        self.asked.append(names)
+        if len(self.asked) == 1:
+            raise AlertStateError("cannot end them")
+
+    async def forget_company(self, *names):
+        await self.forget_server(*names)
+
+
+@pytest.mark.parametrize(("path", "names"), [("", ()), ("/servers/s1", ("s1",))])
+async def test_who_is_deleted_has_no_alerts_any_more(path, names):
+    alerts = Alerts()
+    office = Office(alerts=alerts)
+    await office.put(office.hub.active("a1", "t", server_id="s1"))
+    response = await office.ask("DELETE", f"/companies/acme{path}")
+    assert (response.status_code, response.json()["code"]) == (503, "unavailable")
+    assert "cannot end them" in response.json()["message"]
+    response = await office.ask("DELETE", f"/companies/acme{path}")
+    assert response.json() == {"agents": 0, "series": 0}
+    assert alerts.asked == [("acme", *names)] * 2
 
 
 async def test_outbox_metrics_and_health():

@@ -228,6 +228,36 @@ async def test_alerts_of_a_server_that_was_taken_away_end():
     world.rules = None
     with pytest.raises(AlertStateError, match="server web-1 cannot be ended"):
         await world.engine.forget_server("acme", "web-1")
+    await world.engine.forget_server("blue", "web-1")
+
+
+async def test_alerts_of_a_company_that_was_taken_away_end():
+    """Of all its shards, whoever owns them, and of no other company."""
+    world = World(rule(), settings=AlertSettings(flapping=None))
+    servers = [f"s{n}" for n in range(200)]
+    for server in servers:
+        await world.show(batch(0, 60, server=server))
+    await world.show(batch(0, 60, company="blue"))
+    owner = world.engine
+    world.start()
+    await world.engine.forget_company("acme")
+    await world.engine.forget_company("acme")
+    await world.engine.forget_company("nobody")
+    events = (await world.events())[201:]
+    assert sorted(one.server_id for one in events) == sorted(servers)
+    assert {(one.company_id, one.reason) for one in events} == {("acme", "forgotten")}
+    await owner.observed([batch(10, 40, server="s0"), batch(20, 60, server="s0")])
+    await owner.observed([batch(10, 40, company="blue")])
+    assert await world.told() == [
+        *[("opened", "condition")] * 201,
+        *[("resolved", "forgotten")] * 200,
+        ("opened", "condition"),
+        ("resolved", "condition"),
+    ]
+    world.rules = None
+    with pytest.raises(AlertStateError, match="company acme cannot be ended"):
+        await world.engine.forget_company("acme")
+    await world.engine.forget_company("nobody")
 
 
 @pytest.mark.fault

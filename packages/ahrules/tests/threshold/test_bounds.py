@@ -129,8 +129,9 @@ def test_an_idle_series_leaves_unless_its_alert_is_open(limited, rule, begin):
         evaluator.tick(begin + at)
         # Not before the longest silence that a rule asks about.
         assert evaluator.series_count == 3
+        assert evaluator.servers == ("web-1", "web-2")
     evaluator.tick(begin + 7_200)
-    assert evaluator.series_count == 1
+    assert (evaluator.series_count, evaluator.servers) == (1, ("web-1",))
     assert evaluator.state("r", "web-1", core(0).key).name == "FIRING"
 
 

@@ -2,6 +2,6 @@
 
 from ahcollector._readiness import Check
 from ahcollector.admin._document import openapi_document
-from ahcollector.admin.app import Reload, admin_app
+from ahcollector.admin.app import Reload, TenantAlerts, admin_app
 
-__all__ = ["Check", "Reload", "admin_app", "openapi_document"]
+__all__ = ["Check", "Reload", "TenantAlerts", "admin_app", "openapi_document"]

@@ -109,7 +109,11 @@ def _agents() -> Iterable[Route]:
 
 def _tenants() -> Iterable[Route]:
     tag = "tenants"
-    kept = "Agents, presence and series; what was deleted before a failure stays deleted, and the"
+    kept = (
+        "Agents, presence and series go. Its open alerts are resolved with the reason `forgotten`,"
+        " in a process that judges threshold rules; while the hub's rules are not known there, that"
+        " is answered 503. What was deleted before a failure stays deleted, and the"
+    )
     for name, path, parameters, what in (
         ("deleteCompany", "/companies/{company_id}", (_COMPANY,), "company"),
         (
@@ -317,7 +321,7 @@ def _reloads() -> Iterable[Route]:
             name=f"reload{what.capitalize()}",
             summary=f"Pull the {what} from the hub now",
             doc="What is in force stays so when the hub cannot be asked. A process that evaluates"
-            " none answers 404, and so does `ah-server`, which does not evaluate rules yet.",
+            " none answers 404.",
             tag="state",
             answers=answers(
                 "Reloaded",

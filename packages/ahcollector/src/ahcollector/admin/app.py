@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import groupby
 from random import SystemRandom
+from typing import Protocol
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -52,13 +53,28 @@ from ahcollector.worker.deadletter import DeadBatches
 from ahwire import AgentRecord, DecodeError, Rng
 from ahwire.status import Code
 
-__all__ = ["TOKEN_CHARS_MIN", "Reload", "admin_app"]
+__all__ = ["TOKEN_CHARS_MIN", "Reload", "TenantAlerts", "admin_app"]
 
 TOKEN_CHARS_MIN = 16
 """How long an admin token is at least."""
 
 Reload = Callable[[], Awaitable[int]]
 """Pulls from the hub and returns how many are in force then; raises CollectorError."""
+
+
+class TenantAlerts(Protocol):
+    """Ends the alerts of tenants that are taken away; `ahcollector.alerts.AlertEngine` is one.
+
+    Both may be repeated, and raise `CollectorError` where that could not be done.
+    """
+
+    async def forget_server(self, company_id: str, server_id: str) -> None:
+        """Resolve the alerts of a server."""
+        ...
+
+    async def forget_company(self, company_id: str) -> None:
+        """Resolve the alerts of a company."""
+        ...
 
 
 def admin_app(
@@ -73,6 +89,7 @@ def admin_app(
     dead_batches: DeadBatches | None = None,
     bus: Bus | None = None,
     bus_dead: BusDeadLetters | None = None,
+    alerts: TenantAlerts | None = None,
     reload_rules: Reload | None = None,
     reload_silences: Reload | None = None,
     checks: Mapping[str, Check] | None = None,
@@ -94,6 +111,7 @@ def admin_app(
         dead_batches: The worker's refused batches, likewise; None: 404.
         bus: Where refused batches are replayed to; None: their replay is 404.
         bus_dead: The dead letters of the bus; None: 404.
+        alerts: Told of tenants that are deleted; None: nobody judges them.
         reload_rules: Pulls the threshold rules; None: 404.
         reload_silences: Pulls the silences; None: 404.
         checks: Dependencies by name, for ``/readyz``.
@@ -118,6 +136,7 @@ def admin_app(
         presence=presence,
         store=store,
         outbox=outbox,
+        alerts=alerts,
         bodies=bodies,
         clock=clock,
     )
@@ -212,6 +231,7 @@ class _Doors:
         presence: Presence,
         store: Store,
         outbox: Outbox | None,
+        alerts: TenantAlerts | None,
         bodies: Bodies,
         clock: AsyncClock,
     ) -> None:
@@ -220,6 +240,7 @@ class _Doors:
         self._presence = presence
         self._store = store
         self._outbox = outbox
+        self._alerts = alerts
         self._bodies = bodies
         self._clock = clock
 
@@ -272,12 +293,16 @@ class _Doors:
         company_id, server = path_id(request, "company_id"), path_id(request, "server_id")
         agents = await self._directory.delete_server(company_id, server)
         series = await self._store.delete_server(company_id, server)
+        if self._alerts is not None:
+            await self._alerts.forget_server(company_id, server)
         return JSONResponse({"agents": len(agents), "series": series})
 
     async def delete_company(self, request: Request) -> Response:
         company_id = path_id(request, "company_id")
         agents = await self._directory.delete_company(company_id)
         series = await self._store.delete_company(company_id)
+        if self._alerts is not None:
+            await self._alerts.forget_company(company_id)
         return JSONResponse({"agents": len(agents), "series": series})
 
     async def series_range(self, request: Request) -> Response:

@@ -146,6 +146,12 @@ class AlertUnit:
         self._tell(self._evaluator.forget(server_id, now), now)
         self.is_whole_due = self.is_moved = True
 
+    def forget_all(self, now: float) -> Iterator[None]:
+        """Take all servers away; yields after each."""
+        for server_id in self._evaluator.servers:
+            self.forget(server_id, now)
+            yield
+
     def _known(self, stored: StoredSeries) -> Series:
         series = self._series.get(stored.labels)
         if series is None:

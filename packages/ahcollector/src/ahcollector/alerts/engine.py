@@ -214,19 +214,40 @@ class AlertEngine:
             AlertStateError: The store of states gives no answer, or the rules are not known yet.
         """
         key = UnitKey(shard=shard_for(server_id), company_id=company_id)
-        if self._rules() is None:
-            raise AlertStateError(
-                f"alerts of server {server_id} cannot be ended: the rules are not known yet, the "
-                "hub has not answered; try again later"
-            )
         if key not in self._slots and key not in await self._store.units([key.shard]):
             return
-        slot = self._slots.setdefault(key, Slot())
 
         def forget(unit: AlertUnit) -> Iterator[None]:
             unit.forget(server_id, self._clock.time())
             yield
 
+        await self._forget(key, f"server {server_id}", forget)
+
+    async def forget_company(self, company_id: str) -> None:
+        """Resolve all alerts of a company that was taken away, as `forget_server` does.
+
+        May be repeated; cancelled or failed, some of its servers may be forgotten already.
+
+        Raises:
+            AlertStateError: As `forget_server`.
+        """
+
+        def forget(unit: AlertUnit) -> Iterator[None]:
+            return unit.forget_all(self._clock.time())
+
+        known = {*self._slots, *await self._store.units(range(SHARDS))}
+        for key in sorted(key for key in known if key.company_id == company_id):
+            await self._forget(key, f"company {company_id}", forget)
+
+    async def _forget(
+        self, key: UnitKey, what: str, forget: Callable[[AlertUnit], Iterator[None]]
+    ) -> None:
+        if self._rules() is None:
+            raise AlertStateError(
+                f"alerts of {what} cannot be ended: the rules are not known yet, the hub has not "
+                "answered; try again later"
+            )
+        slot = self._slots.setdefault(key, Slot())
         async with slot.lock:
             await self._work(key, slot, forget)
 

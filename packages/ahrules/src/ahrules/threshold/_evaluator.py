@@ -207,6 +207,11 @@ class Evaluator:
         return self._registry.series
 
     @property
+    def servers(self) -> tuple[str, ...]:
+        """The servers of which series are held."""
+        return tuple(self._registry.hosts)
+
+    @property
     def drops(self) -> Mapping[str, int]:
         """What was not taken since the start, by reason.
 
