@@ -242,6 +242,7 @@ async def test_every_setting_of_the_worker_is_the_workers(given_to):
             PrometheusMetrics(),
             carrier=carrier,
             samples=samples,
+            observer=object(),
             dead_batches=MemoryDeadBatches(),
         )
 

@@ -1,5 +1,6 @@
 """All settings of the server: their shape, where they come from, what is wrong with them."""
 
+from ah_server.settings._alerting import AlertingSettings
 from ah_server.settings._backends import (
     HELD_HOURS_MAX,
     BusSettings,
@@ -13,7 +14,6 @@ from ah_server.settings._fields import Address, Network, Secret, Shards
 from ah_server.settings._load import ENVIRONMENT_PREFIX, load_settings, settings_from
 from ah_server.settings._model import (
     AdminSettings,
-    AlertingSettings,
     ConsoleSettings,
     HubSettings,
     IngestSettings,

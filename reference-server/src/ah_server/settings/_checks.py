@@ -88,6 +88,12 @@ def check_id(text: str) -> None:
         )
 
 
+def check_changes(number: int) -> None:
+    """How many changes are too many: none counts, or at least two."""
+    if number == 1:
+        raise ValueError("expected 0, or at least 2: each alert changes once")
+
+
 def check_service_address(address: Any) -> None:
     """An address that one can connect to, which port 0 is not, or None."""
     if address is not None and address.port == 0:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import attrs
 
+from ah_server.settings._alerting import AlertingSettings
 from ah_server.settings._backends import (
     BusSettings,
     NatsSettings,
@@ -193,30 +194,6 @@ class RegistrySettings:
         "a renewed agent's old token stays good so long, by the development hub; another hub"
         " decides itself",
         between=(0, 24 * 31),
-    )
-
-
-@attrs.frozen(kw_only=True)
-class AlertingSettings:
-    agent_interval_seconds: float = setting(
-        30.0, "interval of agents that name none", between=(1, 300)
-    )
-    down_min_seconds: float = setting(
-        90.0, "an agent is never down before this much silence", between=(1, 86_400)
-    )
-    scan_interval_seconds: float = setting(
-        10.0, "time between two looks for silent agents", between=(0.1, 300)
-    )
-    blind_grace_max_seconds: float = setting(
-        300.0,
-        "grace after a time in which nobody could be heard; not under the agents' longest backoff",
-        between=(0, 3600),
-    )
-    seen_interval_seconds: float = setting(
-        60.0, "time between two reports of who was seen", between=(1, 60)
-    )
-    heartbeat_interval_seconds: float = setting(
-        60.0, "time between two signs of life to the hub", between=(1, 3600)
     )
 
 

@@ -11,6 +11,7 @@ from ah_server.errors import DependencyError
 from ah_server.parts import Loop, Part
 from ah_server.settings import Secret, ServerSettings
 from ah_server.web_server import WebServer
+from ah_server.wiring._alerting import agent_events_of, alerting_of
 from ah_server.wiring._door import checks_of, open_door_of
 from ah_server.wiring._identities import CollectorSide
 from ah_server.wiring._outbox import outbox_of
@@ -25,7 +26,7 @@ from ah_server.wiring._stream import (
     worker_of,
 )
 from ahcollector.admin import admin_app
-from ahcollector.detector import Detector, Reporter, TrafficTotals
+from ahcollector.detector import AgentEventStage, Detector, Reporter, TrafficTotals
 from ahcollector.errors import RedisError
 from ahcollector.hub import HttpHub
 from ahcollector.metrics import PrometheusMetrics
@@ -52,12 +53,14 @@ async def collector_side(
     side, state_loops = await _open_state(settings, seams, stack, redis)
     say_what_is_parted(settings)
     dead_batches = await dead_batches_of(settings, side.metrics, redis)
+    alerting = await alerting_of(settings, seams, hub, side, stack)
     worker = worker_of(
         settings,
         seams,
         side.metrics,
         carrier=side.carrier,
         samples=side.samples,
+        observer=alerting.engine,
         dead_batches=dead_batches,
     )
     door = await open_door_of(settings, seams, hub, side)
@@ -72,6 +75,9 @@ async def collector_side(
         dead_batches=dead_batches,
         bus=side.bus,
         bus_dead=side.carrier.dead,
+        alerts=alerting.engine,
+        reload_rules=alerting.rules.pull,
+        reload_silences=alerting.silences.pull,
         checks=checks_of(side),
         clock=seams.clock,
         rng=seams.rng,
@@ -93,8 +99,16 @@ async def collector_side(
         *state_loops,
         *side.samples.loops,
         *door.loops,
+        *alerting.loops,
         Loop(name="worker", body=worker.run, stop_seconds=flush + 1),
-        *_silence(settings, seams, hub, side, worker),
+        *_silence(
+            settings,
+            seams,
+            hub,
+            side,
+            worker,
+            agent_events_of(settings, seams, side, alerting, door.companies),
+        ),
         web("admin", admin, doors.admin),
         ingest,
     )
@@ -163,6 +177,8 @@ async def _presence(
             # While a node may believe in the token of a removed agent, contacts bring nobody back.
             removed_quiet_seconds=max(60.0, 2 * settings.redis.cache_ttl_seconds),
             clock=seams.clock,
+            # Over before another may have the turn of one that died with intents in its hands.
+            intent_lease_seconds=settings.alerting.lease_seconds / 2,
             down_min_seconds=settings.alerting.down_min_seconds,
             default_interval_seconds=settings.alerting.agent_interval_seconds,
             metrics=metrics,
@@ -179,7 +195,12 @@ async def _presence(
 
 
 def _silence(
-    settings: ServerSettings, seams: Seams, hub: HttpHub, side: CollectorSide, worker: Worker
+    settings: ServerSettings,
+    seams: Seams,
+    hub: HttpHub,
+    side: CollectorSide,
+    worker: Worker,
+    stage: AgentEventStage,
 ) -> tuple[Part, ...]:
     """From silence to the hub: detector, outbox sender, reporter."""
     alerting = settings.alerting
@@ -204,6 +225,7 @@ def _silence(
         agent_interval_seconds=alerting.agent_interval_seconds,
         scan_interval_seconds=alerting.scan_interval_seconds,
         blind_grace_max_seconds=alerting.blind_grace_max_seconds,
+        stage=stage,
     )
 
     def traffic() -> TrafficTotals:
@@ -223,6 +245,6 @@ def _silence(
     )
     return (
         Loop(name="outbox sender", body=sender.run, stop_seconds=4.0),
-        Loop(name="detector", body=detector.run),
+        Loop(name="detector", body=detector.run, stop_seconds=2.0),
         Loop(name="reporter", body=reporter.run),
     )

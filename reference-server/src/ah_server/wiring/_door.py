@@ -14,13 +14,14 @@ from ahcollector.enroll import EnrollProxy, Renewal
 from ahcollector.hub import HttpHub
 from ahcollector.ingest import Check, ingest_app
 from ahcollector.presence import IngestBeacon
-from ahcollector.registry import Directory, Registry
+from ahcollector.registry import CompanySettingsCache, Directory, Registry
 
 
 @attrs.frozen(kw_only=True)
 class _Door:
     registry: Registry
     directory: Directory
+    companies: CompanySettingsCache
     app: Application
     loops: tuple[Part, ...]
 
@@ -69,7 +70,13 @@ async def open_door_of(
         Loop(name="known series", body=keeper.run, stop_seconds=5.0),
         Loop(name="ingest beacon", body=IngestBeacon(presence=side.presence, clock=clock).run),
     )
-    return _Door(registry=known.registry, directory=known.directory, app=app, loops=loops)
+    return _Door(
+        registry=known.registry,
+        directory=known.directory,
+        companies=known.companies,
+        app=app,
+        loops=loops,
+    )
 
 
 def checks_of(side: CollectorSide) -> dict[str, Check]:

@@ -29,6 +29,7 @@ class HubSide:
     identities: Identities
     event_log: EventLog
     settings: CompanySettingsTable
+    lists: AlertingLists
 
 
 async def hub_side(
@@ -48,13 +49,14 @@ async def hub_side(
         ),
         event_log=EventLog(database=database, clock=seams.clock),
         settings=CompanySettingsTable(database=database),
+        lists=AlertingLists(database=database),
     )
     app = hub_app(
         token=token,
         identities=side.identities,
         event_log=side.event_log,
         settings=side.settings,
-        lists=AlertingLists(database=database),
+        lists=side.lists,
     )
     return side, (web("hub", app, doors.hub),)
 

@@ -7,6 +7,7 @@ from ah_server.settings import ServerSettings
 from ah_server.wiring._carrier import Carrier
 from ah_server.wiring._samples import Samples
 from ah_server.wiring._seams import Seams
+from ahcollector.alerts import ObservingWriter, SampleObserver
 from ahcollector.bus import InProcessBus
 from ahcollector.bus.redis import RedisBus
 from ahcollector.metrics import PrometheusMetrics
@@ -86,13 +87,14 @@ def worker_of(
     *,
     carrier: Carrier,
     samples: Samples,
+    observer: SampleObserver,
     dead_batches: DeadBatches,
 ) -> Worker:
-    """What writes this process's shards."""
+    """What writes this process's shards, and shows the observer what is written."""
     tsdb = settings.tsdb
     return Worker(
         bus=carrier.bus,
-        store=samples.store,
+        store=ObservingWriter(writer=samples.store, observer=observer),
         clock=seams.clock,
         rng=seams.rng,
         shards=settings.worker.shards.numbers,

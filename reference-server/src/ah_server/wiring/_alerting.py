@@ -1,0 +1,159 @@
+"""What is told: threshold rules over samples, and what silences and groups make of events."""
+
+from contextlib import AsyncExitStack
+
+import attrs
+
+from ah_server.parts import Loop, Part
+from ah_server.settings import AlertingSettings, ServerSettings
+from ah_server.wiring._identities import CollectorSide
+from ah_server.wiring._seams import Seams
+from ahcollector.alerts import (
+    AlertEngine,
+    AlertSettings,
+    AlertStateStore,
+    FileAlertStateStore,
+    FileKeptLists,
+    KeptLists,
+    RulePuller,
+    SilencePuller,
+)
+from ahcollector.alerts.redis import RedisAlertStateStore, RedisKeptLists
+from ahcollector.detector import AgentEventStage
+from ahcollector.detector.redis import RedisDetectorTurn
+from ahcollector.hub import HttpHub
+from ahcollector.registry import CompanySettingsCache
+from ahrules import FlapSettings
+from ahwire import UUID7Generator
+from ahwire.hub import GroupDownSettings
+
+_STOP_SECONDS = 5.0
+
+
+@attrs.frozen(kw_only=True)
+class Alerting:
+    """The hub's rules and silences, what judges by them, and where its states are kept."""
+
+    rules: RulePuller
+    silences: SilencePuller
+    store: AlertStateStore
+    engine: AlertEngine
+    loops: tuple[Part, ...]
+
+
+async def alerting_of(
+    settings: ServerSettings,
+    seams: Seams,
+    hub: HttpHub,
+    side: CollectorSide,
+    stack: AsyncExitStack,
+) -> Alerting:
+    """Opens the states of alerts, with what the hub said last to an earlier process.
+
+    Raises:
+        AlertStateError: the directory of the states cannot be used, or another process holds it.
+    """
+    alerting, clock = settings.alerting, seams.clock
+    store, kept = await _kept(settings, side, stack)
+    rules = RulePuller(
+        hub=hub,
+        kept=kept,
+        clock=clock,
+        metrics=side.metrics,
+        interval_seconds=alerting.rules_sync_interval_seconds,
+    )
+    silences = SilencePuller(
+        hub=hub,
+        kept=kept,
+        clock=clock,
+        metrics=side.metrics,
+        interval_seconds=alerting.silences_sync_interval_seconds,
+    )
+    # Before anything is told: what an earlier process knew to be silenced is so from the start.
+    await rules.recall()
+    await silences.recall()
+    engine = AlertEngine(
+        rules=lambda: rules.current,
+        silences=lambda: silences.current,
+        store=store,
+        outbox=side.outbox,
+        clock=clock,
+        event_ids=UUID7Generator(clock, seams.rng).next,
+        tenures=side.bus.tenures,
+        settings=AlertSettings(
+            no_data_after_seconds=alerting.no_data_after_seconds, flapping=_flapping(alerting)
+        ),
+        metrics=side.metrics,
+        tick_interval_seconds=alerting.scan_interval_seconds,
+        state_interval_seconds=alerting.rules_state_interval_seconds,
+        stop_seconds=_STOP_SECONDS,
+    )
+    loops = (
+        Loop(name="threshold rules", body=rules.run),
+        Loop(name="silences", body=silences.run),
+        Loop(name="alerts", body=engine.run, stop_seconds=_STOP_SECONDS + 1),
+    )
+    return Alerting(rules=rules, silences=silences, store=store, engine=engine, loops=loops)
+
+
+def agent_events_of(
+    settings: ServerSettings,
+    seams: Seams,
+    side: CollectorSide,
+    alerting: Alerting,
+    companies: CompanySettingsCache,
+) -> AgentEventStage:
+    """What leads the events of agents through silences and groups to the outbox."""
+
+    def of_company(company_id: str) -> GroupDownSettings | None:
+        # The hub's word, once it has been heard; before it, what was known when it was last asked.
+        known = companies.current(company_id).settings
+        if known is None:
+            return None
+        return known.group_down if known.group_down is not None else defaults
+
+    group = settings.alerting.group_down
+    defaults = GroupDownSettings(
+        enabled=group.enabled,
+        min=group.min,
+        ratio=group.ratio,
+        window_seconds=group.window_seconds,
+    )
+    turn = None
+    if side.redis is not None:
+        turn = RedisDetectorTurn(
+            client=side.redis, lease_seconds=settings.alerting.lease_seconds, clock=seams.clock
+        )
+    return AgentEventStage(
+        presence=side.presence,
+        store=alerting.store,
+        outbox=side.outbox,
+        clock=seams.clock,
+        event_ids=UUID7Generator(seams.clock, seams.rng).next,
+        silences=lambda: alerting.silences.current,
+        settings=of_company,
+        defaults=defaults,
+        turn=turn,
+        metrics=side.metrics,
+    )
+
+
+async def _kept(
+    settings: ServerSettings, side: CollectorSide, stack: AsyncExitStack
+) -> tuple[AlertStateStore, KeptLists]:
+    if side.redis is not None:
+        return RedisAlertStateStore(client=side.redis), RedisKeptLists(client=side.redis)
+    directory = settings.alerting.rules_dir or settings.state_dir / "alerts"
+    store = await FileAlertStateStore.open(directory)
+    stack.push_async_callback(store.close)
+    return store, FileKeptLists(directory=directory)
+
+
+def _flapping(alerting: AlertingSettings) -> FlapSettings | None:
+    if not alerting.flap_transitions:
+        return None
+    return FlapSettings(
+        changes=alerting.flap_transitions,
+        window_seconds=alerting.flap_window_seconds,
+        quiet_seconds=alerting.flap_stable_seconds,
+    )

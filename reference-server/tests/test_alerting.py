@@ -1,0 +1,167 @@
+"""A whole server tells of thresholds and silent agents; what silences and groups make of both."""
+
+import time
+import uuid
+
+import anyio
+import pytest
+from servers import running, until
+
+from ah_server.settings import settings_from
+from ah_server.wiring._alerting import _flapping
+from ahwire.hub import CompanySettings, GroupDownSettings
+
+pytestmark = pytest.mark.anyio
+RULE = {
+    "rule_id": "load",
+    "version": 1,
+    "metric": "load",
+    "op": "gt",
+    "threshold": 50,
+    "severity": "warning",
+}
+QUICK = {
+    "alerting": {
+        "agent_interval_seconds": 1,
+        "down_min_seconds": 1,
+        "scan_interval_seconds": 0.2,
+        "lease_seconds": 1,
+        "blind_grace_max_seconds": 0,
+        "rules_sync_interval_seconds": 1,
+        "silences_sync_interval_seconds": 1,
+    },
+    "outbox": {"flush_interval_seconds": 0.1},
+}
+
+
+@pytest.fixture(
+    params=["embedded", pytest.param("redis", marks=[pytest.mark.service, pytest.mark.fault])]
+)
+def data(request):
+    if request.param == "embedded":
+        return QUICK
+    redis = request.getfixturevalue("private_redis")
+    return {**QUICK, "redis": {"addr": f"127.0.0.1:{redis.port}"}}
+
+
+def silence(company, server):
+    return {
+        "silence_id": "work",
+        "company_id": company,
+        "matchers": [{"label": "server_id", "op": "eq", "value": server}],
+        "starts_at": "2026-01-01T00:00:00Z",
+    }
+
+
+class Told:
+    """What the hub of a server was told."""
+
+    def __init__(self, server):
+        self._server = server
+        self.put = server.assembly.hub.lists.put
+
+    async def events(self):
+        log = self._server.assembly.hub.event_log
+        return [each.event for each in await log.after(0, 1_000)]
+
+    async def words(self):
+        return [
+            (event.server_id, event.type.value, event.suppress_reason or event.reason)
+            for event in await self.events()
+        ]
+
+    async def until(self, *wanted):
+        words = []
+
+        async def look():
+            words[:] = await self.words()
+            return all(word in words for word in wanted)
+
+        try:
+            await until(look)
+        except TimeoutError:
+            raise AssertionError(f"the hub was told {words}, and not all of {wanted}") from None
+
+    async def reload(self, what, count):
+        reply = await self._server.admin_root("POST", f"reload/{what}")
+        assert reply.json() == {"in_force": count}
+
+
+async def speak(server, tokens, stop):
+    while not stop.is_set():
+        for token in tokens:
+            assert await server.send(token, 10.0, name="other") == 202
+        await anyio.sleep(0.3)
+
+
+async def test_a_server_tells_of_thresholds_groups_and_silences_over_a_restart(tmp_path, data):
+    """C18: each once, though the server stops in the middle of an alert and of a group."""
+    company = f"co-{uuid.uuid4().hex[:8]}"
+    names = ["web1", "web2", "web3", "web4"]
+    async with running(tmp_path, company=company, data=data) as server:
+        told = Told(server)
+        grouped = GroupDownSettings(enabled=True, min=3, ratio=0.5, window_seconds=60)
+        await server.assembly.hub.settings.put(company, CompanySettings(group_down=grouped))
+        await told.put("rules", {"rules": [RULE]})
+        await told.put("silences", {"silences": [silence(company, "web4")]})
+        await told.reload("rules", 1)
+        await told.reload("silences", 1)
+        tokens = [await server.enrol(name) for name in names]
+        for token in tokens:
+            assert await server.send(token, 99.0) == 202
+        await told.until(
+            *((name, "alert.opened", "condition") for name in names[:3]),
+            ("web4", "alert.opened", "silence:work"),
+        )
+        # They are silent from now on.
+        await told.until(("web4", "agent.down", "silence:work"), (None, "group.down", None))
+    async with running(tmp_path, company=company, data=data) as server:
+        told, stop = Told(server), anyio.Event()
+        await told.put("silences", {"silences": []})
+        await told.reload("silences", 0)
+        await told.until(("web4", "alert.opened", "silence_ended"))
+        async with anyio.create_task_group() as group:
+            group.start_soon(speak, server, tokens, stop)
+            for token in tokens:
+                assert await server.send(token, 1.0) == 202
+            await told.until(
+                *((name, "alert.resolved", "condition") for name in names),
+                (None, "group.up", None),
+            )
+            stop.set()
+        words = await told.words()
+        for name in names:
+            assert words.count((name, "alert.opened", "condition")) == (name != "web4")
+            ups = [word for word in words if word[:2] == (name, "agent.up")]
+            assert len(ups) == 1
+        assert len([word for word in words if word[1] == "group.up"]) == 1
+        assert await server.metric("ahc_events_lost_total") == 0
+        assert await server.metric("ahc_detector_turn") == 1
+        events = await told.events()
+        assert len({event.event_id for event in events}) == len(events)
+
+
+def test_settings_reach_the_flap_detector(tmp_path):
+    def flapping(**alerting):
+        return _flapping(settings_from({"alerting": alerting}, {}).alerting)
+
+    assert flapping(flap_transitions=0) is None
+    made = flapping(flap_transitions=3, flap_window_seconds=60, flap_stable_seconds=90)
+    assert (made.changes, made.window_seconds, made.quiet_seconds) == (3, 60.0, 90.0)
+
+
+async def test_states_of_alerts_are_where_they_are_set_to_be(tmp_path):
+    directory = tmp_path / "elsewhere"
+    async with running(
+        tmp_path / "state", data={"alerting": {"rules_dir": str(directory)}}
+    ) as server:
+        began = time.monotonic()
+        await until(lambda: found(directory / "rules.list"))
+        assert time.monotonic() - began < 20
+        assert (directory / "alerts.lock").exists()
+        assert not (tmp_path / "state" / "alerts").exists()
+        del server
+
+
+async def found(path):
+    return path.exists()
