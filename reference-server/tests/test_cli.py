@@ -342,7 +342,7 @@ def test_rules_and_silences_are_imported_into_the_development_hub(cli, tmp_path)
     path.write_text(json.dumps(rules))
     done = cli("hub", "rules", "import", str(path))
     assert (done.returncode, done.stderr) == (0, "")
-    assert "1 rules; a collector that evaluates them has them" in done.stdout
+    assert "1 rules; collectors have them within their alerting.rules_sync" in done.stdout
     listed = cli("hub", "rules", "list", "--json")
     assert json.loads(listed.stdout) == rules["rules"]
     assert "cpu_usage_percent" in cli("hub", "rules", "list").stdout

@@ -64,7 +64,8 @@ async def _import(options: argparse.Namespace) -> int:
             raise SettingsError(
                 [*error.faults, f"nothing was imported: mend {options.file} and import it again"]
             ) from error
-    print(f"{count} {options.list}; a collector that evaluates them has them within a minute")
+    pulls = f"alerting.{options.list}_sync_interval_seconds"
+    print(f"{count} {options.list}; collectors have them within their {pulls}")
     return 0
 
 

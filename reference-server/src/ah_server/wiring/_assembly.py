@@ -1,14 +1,16 @@
 """The whole system, composed: what is made of which settings, and in which order it runs.
 
 Read it from `assembled` down; `_door`, `_identities`, `_collector`, `_stream`, `_samples`,
-`_notify` and `_hub` compose the sides. With nothing set everything is embedded and this one process
-plays the hub too; what is embedded keeps its state under `state_dir`. With `redis.addr` set,
-registry, presence, company settings and known series are in Redis, so that other processes share
-them; with `tsdb.url` samples are in VictoriaMetrics; with both, batches wait in Redis in between.
+`_alerting`, `_notify` and `_hub` compose the sides. With nothing set everything is embedded and
+this one process plays the hub too; what is embedded keeps its state under `state_dir`. With
+`redis.addr` set, registry, presence, company settings, known series and the states of alerts are in
+Redis, so that other processes share them; with `tsdb.url` samples are in VictoriaMetrics; with
+both, batches wait in Redis in between.
 Collector and hub talk over real HTTP even when they are one process, so that what holds here holds
 when they stand apart.
 
     ingest ─▶ bus ─▶ worker ─▶ store ◀─ console, admin
+       │               └─▶ threshold rules ─▶ outbox
        └─▶ presence ─▶ detector ─▶ outbox ─▶ sender ─HTTP▶ hub ─▶ bridge ─▶ broker
                                      broker ─▶ matching ─▶ scheduling ─▶ sending ─▶ SMTP
 """
