@@ -259,6 +259,8 @@ class CrashMachine(RuleBasedStateMachine):
                 self.runner.run(self.sender.send_once())
         assert self.runner.run(self.presence.pending_count()) == 0
         assert self.runner.run(self.outbox.dead_letters()) == []
+        down = sum(row.state == "down" for row in self.runner.run(self.presence.agents()))
+        assert self.runner.run(self.presence.counts()).down == down
         shown = {row.agent.agent_id: row.state for row in self.runner.run(self.presence.agents())}
         for agent in AGENTS:
             mine = [event for event in self.hub.events if event.agent_id == agent.agent_id]

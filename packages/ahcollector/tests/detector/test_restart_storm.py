@@ -9,7 +9,8 @@ import random
 
 import pytest
 
-from ahcollector.detector import Detector
+from ahcollector.alerts import MemoryAlertStateStore
+from ahcollector.detector import AgentEventStage, Detector
 from ahcollector.outbox import MemoryOutbox
 from ahcollector.presence import AgentRef, MemoryPresence
 from ahcollector.presence._snapshot import decode, encode
@@ -115,3 +116,60 @@ async def test_also_when_half_are_refused_at_first():
 
 async def test_also_when_the_snapshot_is_lost():
     await storm(seed=4, with_snapshot=False, refuses=0.0)
+
+
+@pytest.mark.fault
+async def test_detection_is_never_early_and_late_by_a_scan_at_most():
+    """C14, C16: 10,000 agents, 300 of which die; four restarts; the rest is never suspected."""
+    rng = random.Random(6)
+    clock = FakeClock()
+    ids = UUID7Generator(clock, rng)
+    fleet = Fleet(10_000, rng, clock)
+    outbox, store = MemoryOutbox(), MemoryAlertStateStore()
+    died_at, heard, spared = {}, {}, []
+    image = None
+
+    def process():
+        presence = MemoryPresence(event_ids=ids.next, image=image)
+        stage = AgentEventStage(
+            presence=presence, store=store, outbox=outbox, clock=clock, event_ids=ids.next
+        )
+        return presence, Detector(presence=presence, outbox=outbox, clock=clock, stage=stage)
+
+    presence, detector = process()
+    for ref in fleet.refs:
+        await presence.ensure(ref, clock.time(), INTERVAL)
+    for second in range(3_000):
+        if second in {700, 1_200, 1_230, 2_000}:
+            image = decode(b"".join(encode(presence._image())))[0]
+            presence, detector = process()
+            # Who waits in a grace is told of later.
+            spared.append((clock.time() - 120, clock.time() + 360))
+        clock.advance(1)
+        await presence.beacon(clock.time())
+        await fleet.send(clock.time(), presence)
+        if second % 10 == 0:
+            await detector.scan()
+        if 300 <= second < 2_500 and rng.random() < 0.14:
+            n = rng.choice([n for n in range(10_000) if n not in fleet.died])
+            fleet.died.add(n)
+            died_at[f"agent-{n}"] = clock.time()
+            last = max(at for at, who in fleet.due if who == n) - INTERVAL
+            heard[f"agent-{n}"] = last
+    events = [entry.event for entry in await outbox.peek(100_000)]
+    downs = {event.agent_id: event.occurred_at.timestamp() for event in events}
+    assert len(events) == len(downs)
+    assert downs.keys() == died_at.keys()
+    assert len(downs) > 250
+    delays = {agent: downs[agent] - heard[agent] for agent in downs}
+    assert min(delays.values()) > 90
+    calm = [
+        delay
+        for agent, delay in delays.items()
+        if not any(begin <= died_at[agent] <= end for begin, end in spared)
+    ]
+    assert len(calm) > 100
+    assert max(calm) <= 90 + 10 + 1
+    for agent, at in downs.items():
+        restarted = max((end for _, end in spared if end - 360 <= at), default=0.0) - 360
+        assert at <= max(heard[agent], restarted + 300 + INTERVAL) + 90 + 10 + 1

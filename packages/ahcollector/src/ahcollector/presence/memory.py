@@ -81,6 +81,7 @@ class MemoryPresence:
         self._agents = {state.agent.agent_id: state for state in image.agents}
         self._gone = Gone(image.gone, quiet_seconds=removed_quiet_seconds)
         self._intents = Intents(image.intents)
+        self._down = sum(state.down_since is not None for state in image.agents)
         self._deadlines = DeadlineQueue(self._agents)
         self._contacts = Contacts(
             (state.agent.agent_id, state.last_seen)
@@ -275,6 +276,7 @@ class MemoryPresence:
             reason=reason,
         )
         state.down_since = now if kind is TransitionKind.DOWN else None
+        self._down += 1 if kind is TransitionKind.DOWN else -1
         self._intents.add(transition)
         self._saving.decided()
         return transition
@@ -327,8 +329,7 @@ class MemoryPresence:
 
     async def counts(self) -> PresenceCounts:
         """Count all agents."""
-        down = sum(state.down_since is not None for state in self._agents.values())
-        return PresenceCounts(agents=len(self._agents), down=down)
+        return PresenceCounts(agents=len(self._agents), down=self._down)
 
     async def company_counts(self) -> dict[str, PresenceCounts]:
         """Count agents by company."""
