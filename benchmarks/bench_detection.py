@@ -1,0 +1,231 @@
+"""How long after an agent's last word is its silence in the outbox, and what does a scan cost then?
+
+Agents speak each 30 s, in simulated time; then some fall silent, each somewhere in its interval.
+The detector scans each 10 s. An agent's delay is the simulated time from its last word to the scan
+that finds it, and the real time from the beginning of that scan to the return of the outbox for
+its event. In between stand the intents of presence, the states of silences and groups, and the
+outbox, all in memory or all in one Redis, which is what a server has that is set to it. An agent is
+down after 90 s at the earliest, so that the best that can be is 90 s to 100 s.
+
+Two numbers of agents fall silent: 1,000 spread over 40 companies, and one company whole.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+
+import attrs
+from _harness import Options, Row, Times, main
+
+from ahcollector.alerts import AlertStateStore, MemoryAlertStateStore
+from ahcollector.alerts.redis import RedisAlertStateStore
+from ahcollector.detector import AgentEventStage, Detector
+from ahcollector.outbox import MemoryOutbox, Outbox, OutboxBounds
+from ahcollector.outbox.redis import RedisOutbox
+from ahcollector.presence import AgentRef, MemoryPresence, Presence
+from ahcollector.presence.redis import RedisPresence
+from ahcollector.redis import RedisClient, RedisConfig
+from ahcollector.testing import FakeClock
+from ahwire import Event, UUID7Generator
+from testkit import RedisServer
+
+MEMORY_AGENTS = 100_000
+REDIS_AGENTS = 10_000
+COMPANIES = 40
+SILENT = 1_000
+INTERVAL, THRESHOLD, SCAN = 30.0, 90.0, 10.0
+LIMIT_SECONDS = THRESHOLD + SCAN + 1.5
+TASKS = 200
+
+
+class TimedOutbox:
+    """Notes when each agent's event was taken, in real seconds."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self.taken: dict[str, float] = {}
+
+    async def append(self, events: Sequence[Event], now: float) -> int:
+        """Append, and look at the clock afterwards."""
+        done = await self._outbox.append(events, now)
+        at = time.perf_counter()
+        for event in events:
+            if event.agent_id is not None:
+                self.taken.setdefault(event.agent_id, at)
+        return done
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._outbox, name)
+
+
+@attrs.frozen(kw_only=True)
+class Found:
+    """What a run came to: delays of those who fell silent, and seconds of the scans."""
+
+    delays: Sequence[float]
+    scans: Times
+
+
+class Fleet:
+    """Agents that speak each 30 s, and a detector."""
+
+    def __init__(
+        self,
+        count: int,
+        presence: Presence,
+        store: AlertStateStore,
+        outbox: Outbox,
+        clock: FakeClock,
+    ) -> None:
+        self.refs = [
+            AgentRef(agent_id=f"a{n:06}", company_id=f"c{n % COMPANIES}", server_id=f"s{n}")
+            for n in range(count)
+        ]
+        # Each company's agents are spread over the interval.
+        self.places = [
+            [n for n in range(count) if (n + n // COMPANIES) % int(INTERVAL) == place]
+            for place in range(int(INTERVAL))
+        ]
+        self.clock, self.presence = clock, presence
+        self.outbox = TimedOutbox(outbox)
+        self.heard: dict[str, float] = {}
+        ids = UUID7Generator(clock, random.Random(1))
+        stage = AgentEventStage(
+            presence=presence,
+            store=store,
+            outbox=self.outbox,  # type: ignore[arg-type]  # the rest is passed on
+            clock=clock,
+            event_ids=ids.next,
+        )
+        self.detector = Detector(
+            presence=presence,
+            outbox=self.outbox,  # type: ignore[arg-type]
+            clock=clock,
+            stage=stage,
+            blind_grace_max_seconds=0.0,
+        )
+
+    async def live(self, seconds: int, silent: frozenset[int]) -> Found:
+        """Let seconds pass; return the delays of those who were found in them."""
+        scans: list[float] = []
+        delays: list[float] = []
+        for _ in range(seconds):
+            self.clock.advance(1.0)
+            now = self.clock.time()
+            await self.presence.beacon(now)
+            place = int(now) % int(INTERVAL)
+            await self.touch([n for n in self.places[place] if n not in silent], now)
+            if int(now) % int(SCAN) == 0:
+                self.outbox.taken.clear()
+                began = time.perf_counter()
+                await self.detector.scan()
+                scans.append(time.perf_counter() - began)
+                delays += [
+                    now - self.heard[agent] + at - began for agent, at in self.outbox.taken.items()
+                ]
+        return Found(delays=delays, scans=Times(values=scans))
+
+    async def touch(self, numbers: list[int], now: float) -> None:
+        """These speak, in tasks as at the door."""
+
+        async def work(mine: list[int]) -> None:
+            for n in mine:
+                # Somewhere within this second.
+                at = now - n * 37 % 1000 / 1000
+                await self.presence.touch(self.refs[n], at, INTERVAL)
+                self.heard[self.refs[n].agent_id] = at
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(TASKS):
+                tasks.create_task(work(numbers[number::TASKS]))
+
+
+async def found(fleet: Fleet, silent: frozenset[int]) -> Found:
+    """Warm up, then let these fall silent."""
+    await fleet.live(180, frozenset())
+    result = await fleet.live(150, silent)
+    if len(result.delays) != len(silent) or min(result.delays) <= THRESHOLD:
+        raise RuntimeError(f"{len(result.delays)} of {len(silent)} were found, or too early")
+    return result
+
+
+def groups_of_silent(count: int) -> dict[str, frozenset[int]]:
+    """Who falls silent, by what it is called."""
+    spread = frozenset(random.Random(2).sample(range(count), min(SILENT, count // 10)))
+    return {
+        f"{len(spread):,} spread over {COMPANIES} companies": spread,
+        f"one company of {count // COMPANIES:,}": frozenset(range(0, count, COMPANIES)),
+    }
+
+
+async def in_memory(count: int, silent: frozenset[int]) -> Found:
+    """All of it in this process."""
+    clock = FakeClock(1_800_000_000.0)
+    ids = UUID7Generator(clock, random.Random(3))
+    presence = MemoryPresence(event_ids=ids.next)
+    outbox = MemoryOutbox(bounds=OutboxBounds())
+    return await found(Fleet(count, presence, MemoryAlertStateStore(), outbox, clock), silent)
+
+
+async def in_redis(port: int, count: int, silent: frozenset[int], prefix: str) -> Found:
+    """All of it in one Redis."""
+    clock = FakeClock(1_800_000_000.0)
+    ids = UUID7Generator(clock, random.Random(3))
+    client = RedisClient(config=RedisConfig(port=port, prefix=prefix, timeout_seconds=10))
+    presence = RedisPresence(client=client, event_ids=ids.next)
+    outbox = RedisOutbox(client=client)
+    try:
+        store = RedisAlertStateStore(client=client)
+        return await found(Fleet(count, presence, store, outbox, clock), silent)
+    finally:
+        await client.aclose()
+
+
+def row(where: str, count: int, who: str, result: Found) -> Row:
+    """The answer."""
+    delays = sorted(result.delays)
+    p99 = delays[min(len(delays) - 1, int(len(delays) * 0.99))]
+    middle = delays[len(delays) // 2]
+    longest_ms = max(result.scans.values) * 1000
+    idle_ms = result.scans.median * 1000
+    return Row(
+        question=f"{count:,} agents in {where}, silent: {who}",
+        measured=(
+            f"the 99th of 100 after {p99:.2f} s, half after {middle:.1f} s; the longest scan "
+            f"{longest_ms:,.0f} ms, the middle one {idle_ms:.1f} ms"
+        ),
+        value=round(p99, 2),
+        limit=LIMIT_SECONDS,
+        less_is_better=True,
+        target=f"at most {LIMIT_SECONDS:g} s: threshold, a scan and 1.5 s",
+        figures={
+            "p99_seconds": round(p99, 3),
+            "median_seconds": round(middle, 3),
+            "max_seconds": round(delays[-1], 3),
+            "min_seconds": round(delays[0], 3),
+            "longest_scan_ms": round(longest_ms, 1),
+            "median_scan_ms": round(idle_ms, 2),
+            "agents": count,
+            "silent": len(delays),
+        },
+    )
+
+
+def measure(options: Options) -> list[Row]:
+    """Memory, then Redis."""
+    many = 4_000 if options.quick else MEMORY_AGENTS
+    some = 1_000 if options.quick else REDIS_AGENTS
+    rows = [
+        row("memory", many, who, asyncio.run(in_memory(many, silent)))
+        for who, silent in groups_of_silent(many).items()
+    ]
+    with RedisServer() as server:
+        for number, (who, silent) in enumerate(groups_of_silent(some).items()):
+            result = asyncio.run(in_redis(server.port, some, silent, f"bench-{number}:"))
+            rows.append(row("Redis", some, who, result))
+    return rows
+
+
+if __name__ == "__main__":
+    main(__file__, measure, packages=["ahcollector", "redis", "hiredis", "anyio"])
