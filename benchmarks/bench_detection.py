@@ -100,7 +100,7 @@ class Fleet:
         )
         self.detector = Detector(
             presence=presence,
-            outbox=self.outbox,  # type: ignore[arg-type]
+            outbox=self.outbox,  # type: ignore[arg-type]  # as above
             clock=clock,
             stage=stage,
             blind_grace_max_seconds=0.0,
