@@ -107,7 +107,8 @@ class Evaluator:
         host = registry.hosts.get(server)
         tracked = host.series.get(series.key) if host is not None else None
         if tracked is not None and not tracked.watches:
-            return self._pass_by(tracked)
+            tracked.pass_by(self._now)
+            return []
         if value is None or not _is_data(ts, value):
             registry.drops["not_finite"] += 1
             return []
@@ -301,12 +302,6 @@ class Evaluator:
         registry.merge(found.count(), before, self._now)
 
     # ------------------------------------------------------------------------------------- pieces
-
-    def _pass_by(self, tracked: Tracked) -> list[Transition]:
-        """Keep nothing of a point that no rule watches but that the series is there."""
-        tracked.heard_at = self._now
-        tracked.last_ts = NEVER
-        return []
 
     def _take(self, tracked: Tracked, ts: float, value: float) -> list[Transition]:
         """Judge a point that is newer than all before."""

@@ -64,6 +64,11 @@ class Tracked:
         self.due_at = NEVER
         self.is_short = False
 
+    def pass_by(self, now: float) -> None:
+        """Keep nothing of a point that no rule watches but that the series is there."""
+        self.heard_at = now
+        self.last_ts = NEVER
+
 
 class Host:
     """A server: when it was seen, and its series by key."""
