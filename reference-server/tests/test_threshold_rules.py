@@ -10,6 +10,7 @@ import pytest
 from servers import clean_environment, running, until
 
 from ah_server.demo.mail_sink import MailSink
+from ah_server.errors import StateDirectoryError
 
 pytestmark = pytest.mark.anyio
 RULE = {
@@ -114,6 +115,8 @@ async def test_rule_of_the_command_line_calls_somebody_by_mail(tmp_path):
             assert await server.send(token, 30.0) == 202
             await until_told(server, OPENED, RESOLVED)
             opened, resolved = await told(server)
+            page = await server.page("console", "/companies/acme/servers/web1")
+            assert "alert.opened" in page.text
             assert (opened.company_id, opened.server_id, opened.value) == ("acme", "web1", 60.0)
             assert (resolved.rule_id, resolved.peak_value) == ("busy", 70.0)
 
@@ -177,3 +180,12 @@ async def test_alert_goes_on_over_restarts_and_without_a_hub(tmp_path):
 
 async def _waiting(server, count):
     return (await server.admin_root("GET", "outbox")).json()["depth"] == count
+
+
+async def test_directory_of_states_that_another_server_holds_is_named_by_its_setting(tmp_path):
+    data = {"alerting": {"rules_dir": str(tmp_path / "rules")}}
+    async with running(tmp_path / "one", data=data):
+        with pytest.raises(StateDirectoryError) as caught:
+            async with running(tmp_path / "two", data=data):
+                pass
+    assert str(caught.value).startswith(f"alerting.rules_dir: the alerts in {tmp_path}/rules are")

@@ -4,6 +4,7 @@ from contextlib import AsyncExitStack
 
 import attrs
 
+from ah_server.errors import StateDirectoryError
 from ah_server.parts import Loop, Part
 from ah_server.settings import AlertingSettings, ServerSettings
 from ah_server.wiring._identities import CollectorSide
@@ -21,6 +22,7 @@ from ahcollector.alerts import (
 from ahcollector.alerts.redis import RedisAlertStateStore, RedisKeptLists
 from ahcollector.detector import AgentEventStage
 from ahcollector.detector.redis import RedisDetectorTurn
+from ahcollector.errors import AlertStateError
 from ahcollector.hub import HttpHub
 from ahcollector.registry import CompanySettingsCache
 from ahrules import FlapSettings
@@ -51,7 +53,8 @@ async def alerting_of(
     """Opens the states of alerts, with what the hub said last to an earlier process.
 
     Raises:
-        AlertStateError: the directory of the states cannot be used, or another process holds it.
+        StateDirectoryError: the directory of the states cannot be used, or another process holds
+            it.
     """
     alerting, clock = settings.alerting, seams.clock
     store, kept = await _kept(settings, side, stack)
@@ -144,7 +147,10 @@ async def _kept(
     if side.redis is not None:
         return RedisAlertStateStore(client=side.redis), RedisKeptLists(client=side.redis)
     directory = settings.alerting.rules_dir or settings.state_dir / "alerts"
-    store = await FileAlertStateStore.open(directory)
+    try:
+        store = await FileAlertStateStore.open(directory)
+    except AlertStateError as error:
+        raise StateDirectoryError(f"alerting.rules_dir: {error}") from error
     stack.push_async_callback(store.close)
     return store, FileKeptLists(directory=directory)
 
