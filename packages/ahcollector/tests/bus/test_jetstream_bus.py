@@ -604,11 +604,11 @@ async def test_tries_taken_back_meanwhile_are_not_written_over(nats_buses):
     new = await tries_of(2)
     assert [new.of(seq) for seq in (9, 10, 11)] == [2, 2, 0]
     # The old owner takes its try back while the new one counts its own.
-    await take_back(api, names, 7, 9)
+    await take_back(api, names, 7, [9])
     assert await new.begin(9, 3, waiting=[])
     assert new.of(9) == 2
     # Nothing to take back is nothing to do.
-    await take_back(api, names, 7, 99)
+    await take_back(api, names, 7, [99])
     # One that was written down together with another is not written again.
     assert await new.begin(10, 2, waiting=[])
     new.forget(9)

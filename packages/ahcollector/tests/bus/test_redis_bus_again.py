@@ -4,6 +4,7 @@ import anyio
 import pytest
 
 from ahcollector.bus import SHARDS, TRIES_MAX, shard_for
+from ahcollector.bus.base import ALONE_FROM
 from ahcollector.errors import RedisError
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.redis import RedisClient
@@ -11,6 +12,8 @@ from ahcollector.testing._contracts.bus import batch_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.service]
 SHARD = shard_for("web-1")
+# The client takes the long reply of the bare command for the short one.
+PENDING = "return redis.call('XPENDING', KEYS[1], 'workers', '-', '+', 100)"
 
 
 class Holder:
@@ -179,6 +182,60 @@ async def test_what_was_read_and_lost_with_a_lease_before_its_turn_had_no_try(bu
             assert holder.numbers == list(range(20))
             assert set(holder.attempts) == attempts
     assert await bus.dead.count() == 0
+
+
+async def test_what_is_held_and_lost_with_a_lease_had_no_try(buses):
+    """However often, also where a take-over had counted a second one that nobody cleared."""
+    client = buses.client()
+    bus = buses(client=client)
+    for number in range(20):
+        await bus.publish(batch_of(number))
+    async with Holder(bus) as holder:
+        for turn in range(1, 2 * TRIES_MAX):
+            await holder.have(20 * turn)
+            await client.call("DEL", client.key("bus", "own", str(SHARD)))
+        await holder.have(40 * TRIES_MAX)
+    # The next owner may come before the tries are taken back: then there is one more.
+    assert max(holder.attempts) <= ALONE_FROM
+    for _ in range(2):
+        async with Holder(bus) as holder:
+            await holder.have(20)
+            assert set(holder.attempts) <= {1, 2}
+    assert await bus.dead.count() == 0
+
+
+async def test_tries_that_are_cleared_are_cleared_in_redis(buses):
+    """In the handler, and after it returned; what nobody clears goes on counting."""
+    client = buses.client()
+    bus = buses(client=client)
+    for number in range(3):
+        await bus.publish(batch_of(number))
+    async with Holder(bus) as holder:
+        await holder.have(3)
+
+    async def tries():
+        rows = await client.call("EVAL", PENDING, 1, client.key("bus", "s", str(SHARD)))
+        return [row[3] for row in rows]
+
+    kept = []
+
+    async def handler(delivery):
+        kept.append(delivery)
+        if len(kept) == 1:
+            await delivery.clear_tries()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bus.subscribe, range(SHARDS), handler)
+        with anyio.fail_after(20):
+            while len(kept) < 3 or await tries() != [1, 2, 2]:
+                await anyio.sleep(0.01)
+            await kept[1].clear_tries()
+            while await tries() != [1, 1, 2]:
+                await anyio.sleep(0.01)
+        assert [one.attempt for one in kept] == [2, 2, 2]
+        tasks.cancel_scope.cancel()
+    # It ended in good order: nobody died with the third.
+    assert await tries() == [1, 1, 1]
 
 
 async def test_what_is_held_is_told(buses):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
+from contextlib import nullcontext
 from typing import Protocol
 
 import anyio
@@ -10,12 +12,12 @@ import attrs
 
 from ahcollector import metrics as names
 from ahcollector.bus._entries import decode
-from ahcollector.bus.base import TRIES_MAX, Handler, SampleBatch
+from ahcollector.bus.base import ALONE_FROM, TRIES_MAX, Handler, SampleBatch
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError
 from ahcollector.metrics import Metrics
 
-__all__ = ["Counts", "Entry", "HandOver", "Holder", "Read"]
+__all__ = ["Counts", "Entry", "HandOver", "Holder", "Read", "once_more", "taken_over"]
 
 _log = logging.getLogger("ahcollector.bus")
 
@@ -78,8 +80,16 @@ class Holder(Protocol):
         """Have an entry handed over again."""
         ...
 
-    def taken(self, entry_id: bytes) -> None:
-        """Note that the handler took an entry, whose tries are to be taken back."""
+    def begun(self, entry_id: bytes, tries: int) -> None:
+        """Note that an entry that is held has so many tries, over one."""
+        ...
+
+    def may_keep_tries(self) -> bool:
+        """Return whether tries may be kept of one more entry that the handler took."""
+        ...
+
+    def clear_tries(self, entry_id: bytes) -> None:
+        """Take the tries of an entry that is held back."""
         ...
 
     def forget(self, entry_id: bytes) -> None:
@@ -95,6 +105,7 @@ class Entry:
         is_counted: Whether the try that comes next is counted already, as a first reading is.
         is_first: Whether it was never handed over before, as far as the backend tells.
         is_suspect: Whether it may have ended a process.
+        batch: What it holds, once that was read in a try of it.
     """
 
     read: Read
@@ -102,6 +113,28 @@ class Entry:
     is_first: bool
     is_suspect: bool = False
     tries: int
+    batch: SampleBatch | None = None
+
+
+def once_more(read: Read) -> Entry:
+    """Return an entry whose hand-over is the first one again: what a handler took has no tries."""
+    # As a rule the one that its first reading counted is there, and stands for this one.
+    is_counted = read.tries == 1
+    return Entry(
+        read=read, is_counted=is_counted, is_first=is_counted, tries=1 if is_counted else 0
+    )
+
+
+def taken_over(read: Read, counted: Collection[bytes]) -> Entry:
+    """Return an entry that was pending; `counted` are those whose second try is counted by now."""
+    is_counted = read.entry_id in counted
+    return Entry(
+        read=read,
+        is_counted=is_counted,
+        is_first=read.tries == 0,
+        is_suspect=read.tries > 1,
+        tries=2 if is_counted else read.tries,
+    )
 
 
 class _Receipt:
@@ -151,6 +184,10 @@ class _Delivery(_Receipt):
     def receipt(self) -> _Receipt:
         return _Receipt(tenure=self._tenure, entry_id=self._entry_id, hand_over=self._hand_over)
 
+    async def clear_tries(self) -> None:
+        if self._tenure.held.get(self._entry_id) == self._hand_over:
+            self._tenure.clear_tries(self._entry_id)
+
 
 class HandOver:
     """Hands over one entry after the other, while the lease of their shard lasts."""
@@ -178,21 +215,13 @@ class HandOver:
 
     async def run(self, entry: Entry) -> None:
         """Give one entry to the handler until it takes it, or has failed too often."""
-        try:
-            batch = decode(entry.read.data)
-        except BusError as error:
-            await self._bury(entry, "unreadable", str(error))
-            return
         hand_over = self._tenure.hold(entry.read.entry_id)
         while self._tenure.is_valid() and self._is_held(entry, hand_over):
-            if entry.is_suspect:
-                # When a process dies, all entries that are in a handler then have one more try. So
-                # an entry that had two or more is tried while no other such one is, of any shard:
-                # those that are innocent pass, and only the one that kills goes on counting.
-                async with self._alone:
-                    is_done = await self._try(entry, batch, hand_over)
-            else:
-                is_done = await self._try(entry, batch, hand_over)
+            # When a process dies, all entries that are in a handler then have one more try. So an
+            # entry that had two or more is tried while no other such one is, of any shard: those
+            # that are innocent pass, and only the one that kills goes on counting.
+            async with self._alone if entry.is_suspect else nullcontext():
+                is_done = await self._try(entry, hand_over)
             if is_done:
                 return
             entry.is_counted = entry.is_first = entry.is_suspect = False
@@ -201,16 +230,25 @@ class HandOver:
     def _is_held(self, entry: Entry, hand_over: int) -> bool:
         return self._tenure.held.get(entry.read.entry_id) == hand_over
 
-    async def _try(self, entry: Entry, batch: SampleBatch, hand_over: int) -> bool:
+    async def _try(self, entry: Entry, hand_over: int) -> bool:
         """Hand over once; return whether that was the last time."""
         entry_id = entry.read.entry_id
         if not entry.is_counted:
             if entry.tries >= TRIES_MAX:
+                # Nor is it read to tell its request: that may be what ends a process.
                 text = f"the process ended, or its lease, in each of {entry.tries} tries"
-                await self._bury(entry, "handler_died", text, request_id=batch.request_id)
+                await self._bury(entry, "handler_died", text)
                 return True
             if not await self._begin(entry):
                 return True
+        try:
+            # Once the try is counted, for it may end the process, too.
+            batch = entry.batch = decode(entry.read.data) if entry.batch is None else entry.batch
+        except BusError as error:
+            await self._bury(entry, "unreadable", str(error))
+            return True
+        if entry.tries > 1:
+            self._tenure.begun(entry_id, entry.tries)
         delivery = _Delivery(
             tenure=self._tenure,
             entry_id=entry_id,
@@ -223,22 +261,29 @@ class HandOver:
         except Exception as error:  # noqa: BLE001 - the supervisor of the handler, see below
             # Whatever a handler raises is a failed try of this entry
             # and must not stop the entries behind it.
-            entry.is_counted = False
-            _log.warning(
-                "a batch could not be handled",
-                exc_info=error,
-                extra={"request_id": batch.request_id, "attempt": entry.tries},
-            )
-            if not self._is_held(entry, hand_over):
-                return True
-            if entry.tries >= TRIES_MAX:
-                text = f"{type(error).__name__}: {error}"
-                await self._bury(entry, "handler_failed", text, request_id=batch.request_id)
-                return True
-            return False
-        if not entry.is_first and self._is_held(entry, hand_over):
-            self._tenure.taken(entry_id)
+            return await self._failed(entry, hand_over, batch, error)
+        has_kept = entry.tries < ALONE_FROM and self._tenure.may_keep_tries()
+        if entry.tries > 1 and not has_kept and self._is_held(entry, hand_over):
+            self._tenure.clear_tries(entry_id)
         return True
+
+    async def _failed(
+        self, entry: Entry, hand_over: int, batch: SampleBatch, error: Exception
+    ) -> bool:
+        """See to an entry whose handler raised; return whether that was the last time."""
+        entry.is_counted = False
+        _log.warning(
+            "a batch could not be handled",
+            exc_info=error,
+            extra={"request_id": batch.request_id, "attempt": entry.tries},
+        )
+        if not self._is_held(entry, hand_over):
+            return True
+        if entry.tries >= TRIES_MAX:
+            text = f"{type(error).__name__}: {error}"
+            await self._bury(entry, "handler_failed", text, request_id=batch.request_id)
+            return True
+        return False
 
     async def _begin(self, entry: Entry) -> bool:
         """Count a try; return whether it may be made."""

@@ -63,7 +63,7 @@ class JetStreamLeases:
         self._beat = 0
         self._free: frozenset[int] = frozenset()
         self._writing = anyio.Lock()
-        self._lost: list[tuple[JetStreamTenure, int | None]] = []
+        self._lost: list[tuple[JetStreamTenure, list[int]]] = []
 
     async def round(self) -> float:
         """Renew, then move towards the share; return seconds until the next round.

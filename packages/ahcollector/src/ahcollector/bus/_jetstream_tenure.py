@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Collection
 from typing import Final
 
 import anyio
@@ -119,11 +120,23 @@ class JetStreamTenure:
         """Return how many entries wait here, also those that are not in memory any more."""
         return len(self._queue) + len(self._fetched) + len(self._asked)
 
-    def interrupted(self) -> int | None:
-        """Return the place of the entry whose try ended with the lease, if that was counted."""
-        if self.current is None or self.current.is_first or not self.current.is_counted:
-            return None
-        return int(self.current.read.entry_id)
+    def interrupted(self) -> list[int]:
+        """Return the places of entries whose try ended with the lease, and was counted."""
+        places = self._unfinished()
+        if self.current is not None and not self.current.is_first and self.current.is_counted:
+            places.append(int(self.current.read.entry_id))
+        return places
+
+    def _unfinished(self) -> list[int]:
+        """Return the places of entries that have a try counted in whose midst they are.
+
+        A handler took them and is not through with them, or they wait, and were counted together
+        with one before them. Not the one of now.
+        """
+        now = None if self.current is None else self.current.read.entry_id
+        places = [int(one) for one in self.held if one != now]
+        places += [int(one.read.entry_id) for one in self._queue if one.tries == 1]
+        return [seq for seq in places if self.tries.of(seq) > 1]
 
     # --- what the consumer brings
 
@@ -175,13 +188,24 @@ class JetStreamTenure:
         """Have a held entry handed over again; it stays ours."""
         if self.held.get(entry_id) == hand_over:
             del self.held[entry_id]
+            self.clear_tries(entry_id)
             heapq.heappush(self._asked, int(entry_id))
             self.wake()
 
-    def taken(self, entry_id: bytes) -> None:
-        """Note that the handler took an entry, whose tries are to be taken back."""
+    def begun(self, entry_id: bytes, tries: int) -> None:
+        """Do nothing: the tries of all entries are at hand."""
+
+    def may_keep_tries(self) -> bool:
+        """Return whether tries may be kept of one more entry that the handler took."""
+        return self.tries.has_room
+
+    def clear_tries(self, entry_id: bytes) -> None:
+        """Take the tries of an entry that is held back."""
+        if self.current is not None and self.current.read.entry_id == entry_id:
+            self.current.tries = 1
         self.tries.forget(int(entry_id))
-        self._parts.changed()
+        if self.tries.is_changed:
+            self._parts.changed()
 
     def forget(self, entry_id: bytes) -> None:
         """Note that an entry is no more, or not ours any more."""
@@ -232,6 +256,8 @@ class JetStreamTenure:
         while self._has_to_acknowledge():
             await self.settle()
         if self._has_read_tries:
+            for seq in self._unfinished():
+                self.tries.forget(seq)
             if self.current is not None:
                 # One that is in the handler had no try; one that waits for its next had all.
                 count = self.current.tries - self.current.is_counted
@@ -240,13 +266,13 @@ class JetStreamTenure:
             await self.tries.write()
         await self._consumer.delete()
 
-    async def make_good(self, interrupted: int | None) -> None:
+    async def make_good(self, interrupted: Collection[int]) -> None:
         """Undo what the next owner would take for a death, after the lease was lost to it.
 
         Args:
             interrupted: What `interrupted` returned when it was. Raises BusError: then repeat it.
         """
-        if interrupted is not None:
+        if interrupted:
             await take_back(self._parts.api, self._parts.names, self.shard, interrupted)
         await self._consumer.delete()
 

@@ -9,8 +9,8 @@ once. What is written is one value a shard:
     Up to this place in the stream, entries were read by one that died.
 ``tries``
     Places and tries of those entries that had more than that tells: written before a second or
-    later try, and taken out soon after a handler took the entry. Those that had one try and wait
-    next are written down together, before the first of them is tried.
+    later try, and taken out soon after a handler was through with the entry. Those that had one try
+    and wait next are written down together, before the first of them is tried.
 ``fence``
     Of the lease that wrote it. One that is older writes nothing more.
 
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
+from itertools import islice
 from typing import Final
 
 import anyio
@@ -28,10 +29,13 @@ import anyio
 from ahcollector.bus._jetstream_api import WRONG_REVISION, JetStreamApi, JetStreamRefusedError
 from ahcollector.bus._jetstream_setup import Names
 
-__all__ = ["TOGETHER", "Tries", "take_back"]
+__all__ = ["KEPT_MAX", "TOGETHER", "Tries", "take_back"]
 
 TOGETHER: Final = 32
 """How many entries that had one try are written down together."""
+
+KEPT_MAX: Final = 10_000
+"""How many entries of a shard that handlers took may have tries: a value of about 200 kB."""
 
 _ATTEMPTS: Final = 10
 
@@ -95,6 +99,11 @@ class Tries:
         """Return how many tries an entry had."""
         return self._counts.get(seq, 1 if seq <= self._before else 0)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether tries of one more entry may be kept after its hand-over."""
+        return len(self._counts) < KEPT_MAX
+
     def suspect(self, before: int) -> None:
         """Note that entries up to a place were read by one that died."""
         if before > self._before:
@@ -114,9 +123,7 @@ class Tries:
             return True
         self._set(seq, tries)
         if tries == 2:
-            for other in waiting:
-                if len(self._counts) > TOGETHER:
-                    break
+            for other in islice(waiting, TOGETHER):
                 if self.of(other) == 1:
                     self._set(other, tries)
         return await self.write()
@@ -179,15 +186,16 @@ class Tries:
         self.is_changed = True
 
 
-async def take_back(api: JetStreamApi, names: Names, shard: int, seq: int) -> None:
-    """Take one try of an entry back, whoever owns its shard now. Raises BusError."""
+async def take_back(api: JetStreamApi, names: Names, shard: int, places: Collection[int]) -> None:
+    """Take one try of each entry back, whoever owns the shard now. Raises BusError."""
     key = names.key(f"tries.{shard}")
     for _ in range(_ATTEMPTS):
         revision, found = await _read(api, names, key)
-        count = found.tries.get(seq, 0)
-        if count <= 0:
+        counted = [seq for seq in places if found.tries.get(seq, 0) > 0]
+        if not counted:
             return
-        found.tries[seq] = count - 1
+        for seq in counted:
+            found.tries[seq] -= 1
         try:
             await _write(api, key, found, revision)
         except JetStreamRefusedError as error:

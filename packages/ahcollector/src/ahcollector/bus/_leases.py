@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from itertools import islice
 from typing import Final
 
 from ahcollector.bus._shares import decide
@@ -17,6 +18,7 @@ __all__ = ["Leases"]
 _RENEW_PART: Final = 3
 _MOVE_PART: Final = 15
 _RETRY_PART: Final = 30
+_FORGIVE_ENTRIES: Final = 1_000
 
 
 class Leases:
@@ -113,8 +115,7 @@ class Leases:
 
     async def _forgive(self) -> None:
         """Take tries back that ended with a lease: the store may be what is down, not the entry."""
-        tries = dict(self._interrupted)
-        if tries:
+        while tries := dict(islice(self._interrupted.items(), _FORGIVE_ENTRIES)):
             await self._streams.forgive(tries)
             for one in tries:
                 self._interrupted.pop(one, None)

@@ -14,7 +14,7 @@ from ahcollector.bus._hand_over import Read
 from ahcollector.errors import BusError, RedisError
 from ahcollector.redis import RedisClient, Script
 
-__all__ = ["Look", "Settlement", "ShardStreams", "Taken"]
+__all__ = ["Look", "Settlement", "ShardStreams", "Taken", "id_of", "place_of"]
 
 _GROUP: Final = "workers"
 # One name for all: who owns a shard is what its lease says, and names of processes that are gone
@@ -55,6 +55,17 @@ class Settlement:
     lease: str
     acked: Sequence[bytes]
     taken: Sequence[bytes]
+
+
+def place_of(entry_id: bytes) -> tuple[int, int]:
+    """Return what entries of a stream are in the order of."""
+    milliseconds, _, number = entry_id.partition(b"-")
+    return int(milliseconds), int(number)
+
+
+def id_of(place: tuple[int, int]) -> bytes:
+    """Return the entry of a place."""
+    return b"%d-%d" % place
 
 
 class ShardStreams:

@@ -10,8 +10,8 @@ from typing import Final
 import anyio
 import attrs
 
-from ahcollector.bus._hand_over import Entry, HandOver, Read
-from ahcollector.bus._streams import Settlement, ShardStreams
+from ahcollector.bus._hand_over import Entry, HandOver, Read, once_more, taken_over
+from ahcollector.bus._streams import Settlement, ShardStreams, id_of, place_of
 from ahcollector.bus.base import Handler
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError
@@ -91,6 +91,8 @@ class Tenure:
         self.held: dict[bytes, int] = {}
         self.current: Entry | None = None
         self._known: set[bytes] = set()
+        # Of held entries that have more than one try, which are to be taken back.
+        self._tries: dict[bytes, int] = {}
         self._acked: list[bytes] = []
         self._taken: list[bytes] = []
         self._last_hand_over = 0
@@ -133,6 +135,7 @@ class Tenure:
     def close(self) -> None:
         """Take no acknowledgement any more: entries are the next owner's."""
         self.held.clear()
+        self._tries.clear()
 
     def wake(self) -> None:
         """Look again at what there is to do."""
@@ -179,6 +182,7 @@ class Tenure:
         """Take an acknowledgement; one that comes after the end has no effect."""
         if self.held.get(entry_id) == hand_over:
             del self.held[entry_id]
+            self._tries.pop(entry_id, None)
             self._acked.append(entry_id)
             self._changed()
 
@@ -186,17 +190,31 @@ class Tenure:
         """Have a held entry handed over again; it stays pending, and known."""
         if self.held.get(entry_id) == hand_over:
             del self.held[entry_id]
-            heapq.heappush(self._asked, _place(entry_id))
+            self.clear_tries(entry_id)
+            heapq.heappush(self._asked, place_of(entry_id))
             self.wake()
 
-    def taken(self, entry_id: bytes) -> None:
-        """Note that the handler took an entry, whose tries are to be taken back."""
+    def begun(self, entry_id: bytes, tries: int) -> None:
+        """Note that an entry that is held has so many tries, over one."""
+        self._tries[entry_id] = tries
+
+    def may_keep_tries(self) -> bool:
+        """Return whether tries may be kept of one more entry that the handler took: always."""
+        return True
+
+    def clear_tries(self, entry_id: bytes) -> None:
+        """Take the tries of an entry that is held back."""
+        if self._tries.pop(entry_id, None) is None:
+            return
+        if self.current is not None and self.current.read.entry_id == entry_id:
+            self.current.tries = 1
         self._taken.append(entry_id)
         self._changed()
 
     def forget(self, entry_id: bytes) -> None:
         """Note that an entry is pending no more."""
         self.held.pop(entry_id, None)
+        self._tries.pop(entry_id, None)
         self._known.discard(entry_id)
 
     def settlement(self) -> Settlement | None:
@@ -217,12 +235,24 @@ class Tenure:
         self._known.difference_update(done.acked)
 
     def given_back(self) -> dict[bytes, int]:
-        """Return entries that were not handed over to the end, with the tries they really had."""
-        return {one.read.entry_id: one.tries - 1 for one in self._counted()}
+        """Return entries that were not handed over to the end, with the tries they really had.
+
+        What a handler took and is not through with had that of its first reading.
+        """
+        counted = {one.read.entry_id: one.tries - 1 for one in self._counted()}
+        return dict.fromkeys(self._taken_tries(), 1) | counted
 
     def interrupted(self) -> dict[tuple[int, bytes], int]:
         """Return the same entries, with the tries that are counted: they end with the lease."""
-        return {(self.shard, one.read.entry_id): one.tries for one in self._counted()}
+        counted = {one.read.entry_id: one.tries for one in self._counted()}
+        return {(self.shard, one): tries for one, tries in (self._taken_tries() | counted).items()}
+
+    def _taken_tries(self) -> dict[bytes, int]:
+        tries = dict(self._tries)
+        if self.current is not None:
+            # It is in the handler, or waits for its next try and had all that are counted.
+            tries.pop(self.current.read.entry_id, None)
+        return tries
 
     def _counted(self) -> list[Entry]:
         current = [] if self.current is None else [self.current]
@@ -332,7 +362,7 @@ class Tenure:
         """Read some of what was asked for again: the memory of a process is not for all of it."""
         count = min(READ_ENTRIES, len(self._asked))
         places = [heapq.heappop(self._asked) for _ in range(count)]
-        ids = [_entry_id(place) for place in places]
+        ids = [id_of(place) for place in places]
         try:
             found = await self._streams.fetch(self.shard, self.lease, ids)
         except BusError:
@@ -345,7 +375,7 @@ class Tenure:
             return
         there = {read.entry_id for read in found}
         self._known.difference_update(one for one in ids if one not in there)
-        self._fetched.extend(map(_once_more, found))
+        self._fetched.extend(map(once_more, found))
 
     async def _adopt(self, ids: list[bytes]) -> None:
         """Put pending entries before what waits: they are older."""
@@ -360,37 +390,8 @@ class Tenure:
         # Their second try is counted together, as the first one is by reading them: one command for
         # each would make a take-over slow. From then on each is counted alone.
         counted = await self._streams.begin_together(self.shard, self.lease, once, 2)
-        entries = [
-            Entry(
-                read=read,
-                is_counted=read.entry_id in counted,
-                is_first=read.tries == 0,
-                is_suspect=read.tries > 1,
-                tries=2 if read.entry_id in counted else read.tries,
-            )
-            for read in news
-            # Somebody else may have found them meanwhile.
-            if read.entry_id not in self._known
-        ]
+        # Somebody else may have found them meanwhile.
+        entries = [taken_over(one, counted) for one in news if one.entry_id not in self._known]
         self._known.update(one.read.entry_id for one in entries)
         self.queue.extendleft(reversed(entries))
         self.wake()
-
-
-def _place(entry_id: bytes) -> tuple[int, int]:
-    """Return what entries of a stream are in the order of."""
-    milliseconds, _, number = entry_id.partition(b"-")
-    return int(milliseconds), int(number)
-
-
-def _entry_id(place: tuple[int, int]) -> bytes:
-    return b"%d-%d" % place
-
-
-def _once_more(read: Read) -> Entry:
-    """Return an entry whose hand-over is the first one again: what a handler took has no tries."""
-    # As a rule the one that its first reading counted is there, and stands for this one.
-    is_counted = read.tries == 1
-    return Entry(
-        read=read, is_counted=is_counted, is_first=is_counted, tries=1 if is_counted else 0
-    )

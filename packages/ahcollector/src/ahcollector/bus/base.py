@@ -9,6 +9,8 @@ The law that every implementation keeps:
 * An entry handed over is *held* until its delivery is acknowledged. A handler that raises has its
   entry handed over again; the fifth failure makes it a dead letter and its neighbours flow on. What
   is held when a subscription ends is handed to the next one, in the old order.
+* On a shared bus a process that dies costs what it held a try, since one of these entries may be
+  what it died of; see `Delivery.clear_tries`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Final, Protocol
 import attrs
 
 __all__ = [
+    "ALONE_FROM",
     "SHARDS",
     "TRIES_MAX",
     "AtEnd",
@@ -38,6 +41,9 @@ SHARDS: Final = 64
 
 TRIES_MAX: Final = 5
 """How often an entry is handed over before it becomes a dead letter."""
+
+ALONE_FROM: Final = 3
+"""From this try on, an entry that processes died with is the only such one in a handler."""
 
 _FNV_OFFSET: Final = 0x811C9DC5
 _FNV_PRIME: Final = 0x01000193
@@ -130,6 +136,22 @@ class Delivery(Receipt, Protocol):
         """What settles this hand-over as the delivery does, and does not keep the batch alive."""
         ...
 
+    async def clear_tries(self) -> None:
+        """Have the tries of the entry forgotten: it was gone through with, and ended no process.
+
+        Or its handler has to wait for what is no fault of the entry. Where processes share a bus,
+        an entry that was held by one that died has a try more, whether it was in the handler or the
+        handler had taken it; a handler that goes on with it after it returned tells here when that
+        is over. `ack` and `again` tell it as well.
+
+        From `ALONE_FROM` tries on the handler's return tells it, too: such an entry is handed over
+        alone, and whoever wants to know whether it is the one that kills goes through with it
+        before the return. So of many entries that a process held when it died, only the one that
+        it dies of comes to `TRIES_MAX`. Has no effect after the entry was settled or the
+        subscription ended. Returns at once, and may be repeated.
+        """
+        ...
+
 
 Handler = Callable[[Delivery], Awaitable[None]]
 """Takes responsibility for a delivery: returning does not acknowledge it, raising counts as a try.
@@ -170,12 +192,14 @@ class BusDeadLetters(Protocol):
     async def letters(self, *, after: str = "", limit: int = 100) -> list[BusDeadLetter]:
         """Return letters, oldest first, those behind the letter `after`; one page.
 
-        A letter that is gone stands where it stood: what is behind it is returned.
+        A page has `limit` letters at most, and fewer where they are large: what is in memory at a
+        time is bounded, but for one letter. An empty page is the end. A letter that is gone stands
+        where it stood: what is behind it is returned.
         """
         ...
 
     async def replay(self, letter_ids: Collection[str] | None) -> int:
-        """Publish letters again, oldest first (None: all), and return how many.
+        """Publish letters again, oldest first (None: all that are there now); return how many.
 
         A letter goes when its batch is on the bus; a crash in between publishes it twice, which
         changes nothing in a store. It ends early where the bus has no room; what cannot be read

@@ -28,10 +28,11 @@ on steady clocks alone, not on clocks that agree. After a worker was killed, oth
 within a lease and a renewal.
 
 **Tries** are counted as `base` says, across owners. The first one costs nothing; a later one is
-written down before the handler is called (`_jetstream_tries`). A handler that is cancelled, or
-whose lease ends under it, had no try. Of entries that a dead process had read, those of two and
-more tries are tried one at a time, and only the one that kills comes to five. Only where NATS and
-the worker are killed together may a try be forgotten.
+written down before the entry is decoded (`_jetstream_tries`). A handler that is cancelled, or whose
+lease ends under it, had no try. What a dead process had read has one more, until it is settled or
+`clear_tries` is called; of more than 10,000 such entries of a shard, until the handler returns.
+Those of two and more tries are tried one at a time, and only the one that kills comes to five. Only
+where NATS and the worker are killed together may a try be forgotten.
 
 **Acknowledgements** are gathered, sent together, and again until they are confirmed or the lease is
 over. A process that is killed in between, or a NATS that is killed, hands entries over once more.

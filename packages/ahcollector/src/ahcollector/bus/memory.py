@@ -139,6 +139,9 @@ class _Delivery(_Receipt):
     def receipt(self) -> _Receipt:
         return _Receipt(self._shard, self._hand_over)
 
+    async def clear_tries(self) -> None:
+        """Do nothing: what ends the process ends its bus, and what a handler took has no tries."""
+
 
 class InProcessBus:
     """`Bus` in memory: gone with the process.

@@ -30,12 +30,12 @@ its share gives up one at a time (see `_shares`). Each shows by a beacon, as lon
 it lives. So after a worker was killed, others have its shards within a lease and a renewal.
 
 **Tries.** Redis counts a try when an entry is first read, and each further one is written down
-before the handler is called, so an entry that kills the process is counted too; the count is taken
-back when the handler took the entry. A handler that is cancelled had no try, also where a lease was
-lost under it, and neither had what was read and waited for its turn. A new owner counts the second
-try of many entries together. Entries that are in handlers, or wait for them, when a process dies
-are counted with the one that killed it; so those of two and more tries are tried one at a time, and
-only that one comes to five.
+before the entry is decoded, so an entry that kills the process is counted too. A handler that is
+cancelled had no try, also where a lease was lost under it, and neither had what was read and waited
+for its turn. A new owner counts the second try of many entries together: all that a process had
+read when it died, the one that killed it among them. That try is kept until the entry is settled or
+`clear_tries` is called. Those that have two and more are tried one at a time, and their tries are
+taken back when the handler returns; so only the one that kills comes to five.
 
 **Acknowledgements** are gathered and sent at once, those that come meanwhile with the next
 command, and again until Redis takes them or the lease is over. A process that is killed in between

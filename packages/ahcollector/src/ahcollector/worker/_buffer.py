@@ -32,17 +32,33 @@ class ShardBuffer:
         self._flush_seconds = flush_seconds
         self._changed = anyio.Event()
         self._closed = False
+        self._at_once: set[Delivery] = set()
+        self._alone: set[Delivery] = set()
         self.entries: deque[Delivery] = deque()
         self.samples = 0
         self._queued_samples = 0
 
-    async def put(self, delivery: Delivery) -> None:
+    @property
+    def is_full(self) -> bool:
+        """Whether `put` would wait."""
+        return self._closed or self.samples >= _PRESSURE_FLUSHES * self._flush_samples
+
+    async def put(self, delivery: Delivery, *, at_once: bool = False, alone: bool = False) -> None:
         """Add a delivery, after waiting while four flushes of samples are unwritten.
 
         After `close` it does not return: what was not taken is for others to take.
+
+        Args:
+            delivery: What to add.
+            at_once: Whether it waits for no others.
+            alone: Whether it is written by itself.
         """
-        while self._closed or self.samples >= _PRESSURE_FLUSHES * self._flush_samples:
+        while self.is_full:
             await self._changed.wait()
+        if at_once:
+            self._at_once.add(delivery)
+        if alone:
+            self._alone.add(delivery)
         self.entries.append(delivery)
         self.samples += _weight(delivery)
         self._queued_samples += _weight(delivery)
@@ -66,9 +82,16 @@ class ShardBuffer:
         chosen: list[Delivery] = []
         samples = 0
         while self.entries and samples < self._flush_samples:
+            is_alone = self.entries[0] in self._alone
+            if is_alone and chosen:
+                break
             delivery = self.entries.popleft()
             chosen.append(delivery)
             samples += _weight(delivery)
+            self._at_once.discard(delivery)
+            if is_alone:
+                self._alone.remove(delivery)
+                break
         self._queued_samples -= samples
         return chosen
 
@@ -87,7 +110,9 @@ class ShardBuffer:
         self._wake()
 
     def _enough(self) -> bool:
-        return self._closed or self._queued_samples >= self._flush_samples
+        if self._closed or self._at_once:
+            return True
+        return self._queued_samples >= self._flush_samples
 
     def _wake(self) -> None:
         self._changed.set()

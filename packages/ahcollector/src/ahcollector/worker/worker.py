@@ -10,7 +10,7 @@ import anyio
 import attrs
 
 from ahcollector import metrics as names
-from ahcollector.bus.base import SHARDS, TRIES_MAX, Bus, Delivery
+from ahcollector.bus.base import ALONE_FROM, SHARDS, TRIES_MAX, Bus, Delivery
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import DeadBatchesError, PermanentStoreError, TemporaryStoreError
 from ahcollector.metrics import Metrics, NullMetrics
@@ -19,6 +19,7 @@ from ahcollector.worker._breaker import CircuitBreaker
 from ahcollector.worker._buffer import ShardBuffer
 from ahcollector.worker._dead_memory import MemoryDeadBatches
 from ahcollector.worker._settling import AtOnce, Settling, WhenDurable
+from ahcollector.worker._trials import Trials
 from ahcollector.worker.deadletter import DeadBatches
 from ahwire.clock import Rng
 
@@ -60,6 +61,13 @@ class Worker:
     bus. When the store refuses a write for good, its batches are written one by one, and those
     refused alone are set aside; so is a batch that makes the store raise something unexpected five
     times.
+
+    **A batch that ends the process.** What a process held that died comes with a try more until it
+    is in a write that ends no process. From the third try on a batch is written by itself, and the
+    bus waits for that with all that may be other such ones. So one that kills in its write is a
+    dead letter of the bus after five deaths, and those that were with it pass. A store that is away
+    ends such a wait, and takes the tries of what waits back. Nothing tells a batch that kills from
+    one in whose own write somebody else killed the process, three times.
 
     **Acknowledged means durable.** With `durable_after_seconds` a batch that was written stays on
     the bus, and out of this process's memory, until the store has lived for so long after the
@@ -136,6 +144,7 @@ class Worker:
         self._samples_written = 0
         self._dead = 0
         self._failed = False
+        self._trials = Trials()
 
     def _settling_of(
         self, after_seconds: float, restarts: Restarts | None, held_max: int
@@ -218,8 +227,37 @@ class Worker:
 
     async def _take(self, delivery: Delivery) -> None:
         buffer = self._buffers[delivery.shard]
+        if delivery.attempt > 1 and await self._may_be_tried(buffer):
+            await self._try_out(delivery, buffer)
+            return
+        if delivery.attempt > 1:
+            # It waits for the store, however often processes end meanwhile.
+            await delivery.clear_tries()
         await buffer.put(delivery)
         self._tell_pending()
+
+    async def _may_be_tried(self, buffer: ShardBuffer) -> bool:
+        """Wait for room among the trials; return whether the store takes samples, as far as known.
+
+        Then the buffer has room, too.
+        """
+        while not (self._breaker.open or buffer.is_full):
+            if self._trials.has_room:
+                return True
+            await self._trials.change()
+        return False
+
+    async def _try_out(self, delivery: Delivery, buffer: ShardBuffer) -> None:
+        """Take a batch that a process died with; from the third try on return when that is over."""
+        is_alone = delivery.attempt >= ALONE_FROM
+        over = self._trials.begin(delivery)
+        await buffer.put(delivery, at_once=True, alone=is_alone)
+        self._tell_pending()
+        if is_alone:
+            try:
+                await over.wait()
+            finally:
+                self._trials.drop(delivery)
 
     async def _write_shard(self, buffer: ShardBuffer) -> None:
         while deliveries := await buffer.ready():
@@ -268,17 +306,21 @@ class Worker:
                         extra={"error": str(error), **_requests(deliveries)},
                     )
                 self._breaker.failed()
+                await self._trials.adjourn()
                 self._metrics.inc(names.TSDB_WRITE_ERRORS, kind="temporary")
                 return error
             except PermanentStoreError as error:
                 self._metrics.inc(names.TSDB_WRITE_ERRORS, kind="permanent")
+                await self._trials.survived(deliveries)
                 self._closed()
                 return error
             except Exception as error:  # noqa: BLE001 - the supervisor of the write loop
                 # Whatever a batch makes a store raise must not stop the batches behind it.
                 _log.exception("the store failed in an unexpected way", extra=_requests(deliveries))
                 self._metrics.inc(names.TSDB_WRITE_ERRORS, kind="unexpected")
+                await self._trials.survived(deliveries)
                 return error
+            await self._trials.survived(deliveries)
             self._closed()
         self._metrics.observe(names.TSDB_FLUSH_SECONDS, self._clock.monotonic() - begin)
         self._samples_written += sum(batch.samples for batch in batches)
