@@ -285,3 +285,28 @@ async def test_an_entry_that_cannot_be_read_is_shown_with_what_is_known():
         False,
     )
     assert letter["samples"] is letter["company_id"] is letter["shard"] is None
+
+
+async def test_a_page_of_entries_is_whole_although_the_bus_gives_fewer_at_a_time():
+    """Where they are large; and what is left of named ones is counted behind them, too."""
+    clock = FakeClock(1_790_000_000.0)
+    bus = InProcessBus(clock=clock, queue_batches_max=8)
+    await bury_in(bus, clock, 6)
+    limits = []
+
+    class Large:
+        async def letters(self, *, after="", limit=100):
+            limits.append(limit)
+            return await bus.dead.letters(after=after, limit=min(limit, 2))
+
+        async def purge(self, letter_ids):
+            return 0
+
+    office = Office(bus_dead=Large())
+    page = await office.ask("GET", "/bus/dead", params={"limit": "5"})
+    assert (ids_of(page), page.json()["next_after"]) == (["1", "2", "3", "4", "5"], "5")
+    assert limits == [5, 3, 1]
+    page = await office.ask("GET", "/bus/dead", params={"after": "3", "limit": "5"})
+    assert (ids_of(page), page.json()["next_after"]) == (["4", "5", "6"], None)
+    answer = await office.ask("DELETE", "/bus/dead", json={"ids": ["1", "6"]})
+    assert answer.json() == {"deleted": 0, "left": 2}

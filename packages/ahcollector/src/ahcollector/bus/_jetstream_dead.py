@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 from ahcollector.bus._entries import decode
 from ahcollector.bus._jetstream_api import FULL, JetStreamApi, JetStreamRefusedError, Kept
 from ahcollector.bus._jetstream_setup import Names
+from ahcollector.bus._letter_page import LetterPage
 from ahcollector.bus.base import SHARDS, BusDeadLetter, SampleBatch, shard_for
 from ahcollector.errors import BusError, BusFull
 
@@ -86,24 +87,26 @@ class JetStreamBusDeadLetters:
     async def _state(self) -> dict[str, int]:
         info = await self._api.ask(f"STREAM.INFO.{self._names.dead}")
         state = info.get("state", {})
-        return {name: int(state.get(name, 0)) for name in ("messages", "first_seq")}
+        return {name: int(state.get(name, 0)) for name in ("messages", "first_seq", "last_seq")}
 
     async def letters(self, *, after: str = "", limit: int = 100) -> list[BusDeadLetter]:
         """Return a page. An `after` that is no name of a letter is the beginning."""
-        found: list[BusDeadLetter] = []
+        page = LetterPage(limit=limit)
         place = (_place(after) or 0) + 1
-        while len(found) < limit:
+        while not page.is_full():
             kept = await self._api.get(
                 self._names.dead, seq=place, next_by_subj=self._names.dead_subject
             )
             if kept is None:
                 break
-            found.append(_letter(kept))
+            page.add(_letter(kept), entry_bytes=len(kept.data))
             place = kept.seq + 1
-        return found
+        return page.letters
 
     async def replay(self, letter_ids: Collection[str] | None) -> int:
         """Publish letters again as far as there is room.
+
+        Without names it ends with the last letter that is there when it begins.
 
         Raises:
             BusError: There is no room for the first of them, the bus is closed, or NATS gives no
@@ -112,12 +115,14 @@ class JetStreamBusDeadLetters:
         replayed = 0
         place = 0
         places = None if letter_ids is None else _places(letter_ids)
+        # What comes meanwhile comes behind: what fails each time would be replayed for ever.
+        last = (await self._state())["last_seq"]
         while True:
             if places is None:
                 kept = await self._api.get(
                     self._names.dead, seq=place + 1, next_by_subj=self._names.dead_subject
                 )
-                if kept is None:
+                if kept is None or kept.seq > last:
                     return replayed
             elif not places:
                 return replayed

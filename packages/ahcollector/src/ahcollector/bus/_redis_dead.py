@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import aclosing
 from typing import Final
 
 from ahcollector.bus._entries import decode
+from ahcollector.bus._letter_page import PAGE_BYTES, LetterPage
 from ahcollector.bus._streams import ShardStreams
 from ahcollector.bus.base import SHARDS, BusDeadLetter, SampleBatch, shard_for
 from ahcollector.errors import BusError, BusFull
@@ -43,28 +45,30 @@ class RedisBusDeadLetters:
 
     async def letters(self, *, after: str = "", limit: int = 100) -> list[BusDeadLetter]:
         """Return a page. An `after` that is no name of a letter is the beginning."""
-        if limit < 1:
+        page = LetterPage(limit=limit)
+        if page.is_full():
             return []
         begin = f"({after}" if _ID.fullmatch(after) else "-"
-        rows = await self._streams.letters(begin=begin, limit=limit)
-        return [_letter(letter_id, fields) for letter_id, fields in rows]
+        rows = await self._streams.letters(begin=begin, limit=limit, bytes_max=PAGE_BYTES)
+        for letter_id, fields in rows:
+            # Before it is read: what is over would be in memory, too.
+            if page.is_full():
+                break
+            page.add(_letter(letter_id, fields), entry_bytes=sum(map(len, fields.values())))
+        return page.letters
 
     async def replay(self, letter_ids: Collection[str] | None) -> int:
         """Publish letters again as far as there is room.
+
+        Without names it ends after as many letters as there are when it begins.
 
         Raises:
             BusError: There is no room for the first of them, the bus is closed, or Redis gives no
                 answer.
         """
         replayed = 0
-        after = ""
-        while True:
-            if letter_ids is None:
-                page = await self.letters(after=after, limit=_PAGE)
-            else:
-                page = await self._named(letter_ids)
-            for letter in page:
-                after = letter.letter_id
+        async with aclosing(self._chosen(letter_ids)) as chosen:
+            async for letter in chosen:
                 if letter.batch is None:
                     continue
                 shard = shard_for(letter.batch.server_id)
@@ -76,15 +80,27 @@ class RedisBusDeadLetters:
                     return replayed
                 self._added(shard)
                 replayed += await self._streams.replay(letter.letter_id, shard)
-            if letter_ids is not None or len(page) < _PAGE:
-                return replayed
+        return replayed
 
-    async def _named(self, letter_ids: Collection[str]) -> list[BusDeadLetter]:
-        found: list[BusDeadLetter] = []
-        for letter_id in _in_order(letter_ids):
-            rows = await self._streams.letters(begin=letter_id, limit=1)
-            found += [_letter(name, fields) for name, fields in rows if name == letter_id]
-        return found
+    async def _chosen(
+        self, letter_ids: Collection[str] | None
+    ) -> AsyncGenerator[BusDeadLetter, None]:
+        """Yield letters, oldest first; a page is in memory at a time."""
+        if letter_ids is not None:
+            for letter_id in _in_order(letter_ids):
+                rows = await self._streams.letters(begin=letter_id, limit=1, bytes_max=PAGE_BYTES)
+                for name, fields in rows:
+                    if name == letter_id:
+                        yield _letter(name, fields)
+            return
+        # What comes meanwhile comes behind: without a number, what fails each time would be
+        # replayed for ever.
+        left, after = await self.count(), ""
+        while left > 0 and (page := await self.letters(after=after, limit=min(left, _PAGE))):
+            left -= len(page)
+            after = page[-1].letter_id
+            for letter in page:
+                yield letter
 
     async def purge(self, letter_ids: Collection[str] | None) -> int:
         """Delete letters."""

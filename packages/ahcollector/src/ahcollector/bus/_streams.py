@@ -211,9 +211,11 @@ class ShardStreams:
         arguments = (shard, lease, entry_id, reason, repr(now), dead_max)
         return int(await self._run("bury", "set an entry aside", *arguments))
 
-    async def letters(self, *, begin: str, limit: int) -> list[tuple[str, dict[bytes, bytes]]]:
-        """Return dead letters from `begin` on."""
-        flat = await self._run("letters", "list dead letters", begin, limit)
+    async def letters(
+        self, *, begin: str, limit: int, bytes_max: int
+    ) -> list[tuple[str, dict[bytes, bytes]]]:
+        """Return dead letters from `begin` on, up to the one at which they have so many bytes."""
+        flat = await self._run("letters", "list dead letters", begin, limit, bytes_max)
         return [
             # Where the entry has fields of the same names, those of the letter are the first.
             (_text(letter_id), dict(zip(fields[-2::-2], fields[::-2], strict=True)))
