@@ -134,7 +134,8 @@ class World:
         groups = {}
         for event in sorted(events, key=lambda event: event["seq"]):
             if event["type"].startswith("group."):
-                groups.setdefault(event["group_key"], []).append(event["type"])
+                key = event["company_id"], event["group_key"]
+                groups.setdefault(key, []).append(event["type"])
         for kinds in groups.values():
             assert kinds.count("group.up") <= 1
             assert "group.up" not in kinds[:-1]

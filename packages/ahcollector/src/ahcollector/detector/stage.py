@@ -225,6 +225,7 @@ class AgentEventStage:
                 agents = await step.agents(company_id) if is_down else 0
                 self._refresh(company)
                 company.take(groups[company_id], step.now, agents=agents)
+                await anyio.lowlevel.checkpoint()
         await self._finish(found.values(), step)
         return [
             transition
