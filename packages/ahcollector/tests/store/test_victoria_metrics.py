@@ -3,10 +3,12 @@
 import gzip
 import json
 import logging
+import random
 from collections import Counter
 from urllib.parse import parse_qs
 
 import anyio
+import cramjam
 import httpx
 import pytest
 
@@ -17,6 +19,7 @@ from ahcollector.store import Aggregate
 from ahcollector.store.victoria_metrics import VictoriaMetricsStore
 from ahcollector.testing import FakeClock
 from ahcollector.testing._contracts.store import samples
+from ahwire.remote_write_pb2 import WriteRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -101,16 +104,154 @@ async def test_what_says_nothing_about_the_samples_is_temporary(call, status):
             await (await calls(store))[call]()
 
 
+MARKED = {"X-Server-Hostname": "vm-1"}
+LONG = b"cannot   parse\n" + b"x" * 9_000
+
+
 @pytest.mark.parametrize("call", [name for name in CALLS if name != "ping"])
-@pytest.mark.parametrize("status", [400, 405, 413, 415, 422])
-async def test_any_other_4xx_is_permanent_and_says_what_the_store_said(call, status):
-    said = b'{"error":"cannot   parse\n' + b"x" * 5_000
-    async with store_with(Script((status, said))) as store:
-        with pytest.raises(
-            PermanentStoreError, match=r'it says: \{"error":"cannot parse x'
-        ) as caught:
+@pytest.mark.parametrize("status", [400, 405, 415, 422])
+@pytest.mark.parametrize(
+    ("said", "headers"),
+    [
+        (LONG, MARKED),
+        (b'remoteAddr: "127.0.0.1:4"; requestURI: /; ' + LONG, {}),
+        (b'{"status":"error","error":"cannot parse x"}', {}),
+    ],
+    ids=["header", "text", "json"],
+)
+async def test_any_other_4xx_is_permanent_and_says_what_the_store_said(call, status, said, headers):
+    async with store_with(Script((status, said, headers))) as store:
+        with pytest.raises(PermanentStoreError, match=r"it says: .*cannot parse x") as caught:
             await (await calls(store))[call]()
     assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("status", [400, 405, 415, 422])
+@pytest.mark.parametrize("said", [b"", b"<html>no", b'{"error":"no"}', b"[" * 4_000], ids=len)
+async def test_a_4xx_of_something_in_between_is_temporary(call, status, said):
+    """C4: it says nothing about the samples, so they are not set aside for it."""
+    async with store_with(Script((status, said))) as store:
+        with pytest.raises(TemporaryStoreError, match=f"answered {status}, not by VictoriaMetrics"):
+            await (await calls(store))[call]()
+
+
+@pytest.mark.parametrize("said", [b'unsupported path requested: "/x"', b'missing route for "/x"'])
+async def test_a_path_that_it_does_not_have_is_a_fault_of_a_setting(said):
+    async with store_with(Script((400, said, MARKED))) as store:
+        with pytest.raises(TemporaryStoreError, match=r"check tsdb\.url"):
+            await store.write([samples([(now_ms(store), 1.0)])])
+
+
+@pytest.mark.parametrize("call", ["write", "delete_server", "delete_company", "flush", "ping"])
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (200, b"<html>please log in"),
+        (200, b"{}"),
+        (202, b""),
+        (202, b"queued"),
+        (201, b""),
+        (206, b""),
+        (299, b""),
+        (200, b"x" * 9_000),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["import", "remote_write"])
+async def test_a_success_that_is_not_the_stores_says_nothing(call, status, said, protocol):
+    """C4: what is acknowledged for it would be lost, and nobody would know."""
+    script = Script((status, said, MARKED))
+    if call.startswith("delete"):
+        listed = {"status": "success", "data": [{"__name__": "ah_x"}]}
+        script = Script((200, b""), (200, listed), (status, said))
+    metrics = Counting()
+    async with store_with(
+        script, write_protocol=protocol, metrics=metrics, response_bytes_max=1_000
+    ) as store:
+        with pytest.raises(TemporaryStoreError, match="so nothing says that it was done"):
+            await ((await calls(store)) | {"flush": store.flush})[call]()
+    assert not metrics.counts
+
+
+@pytest.mark.parametrize("call", ["write", "delete_server"])
+async def test_an_empty_success_is_not_the_stores_either(call):
+    listed = {"status": "success", "data": []}
+    script = (
+        Script((200, b"")) if call == "write" else Script((200, b""), (200, listed), (200, b""))
+    )
+    async with store_with(script) as store:
+        with pytest.raises(TemporaryStoreError, match="where VictoriaMetrics answers 204"):
+            await (await calls(store))[call]()
+
+
+async def test_an_answer_to_a_write_that_never_ends_is_not_read():
+    async def endless():
+        while True:
+            yield b"x" * 1_000
+
+    async with store_with(lambda _: httpx.Response(200, content=endless())) as store:
+        with pytest.raises(TemporaryStoreError, match="so nothing says"):
+            await store.write([samples([(now_ms(store), 1.0)])])
+
+
+# --- bodies that something in between does not let through
+
+
+class Narrow:
+    """A proxy that lets only so many bytes through, and what is behind it."""
+
+    def __init__(self, most):
+        self.most = most
+        self.sizes = []
+        self.refused = 0
+        self.lines = set()
+
+    def __call__(self, request):
+        self.sizes.append(len(request.content))
+        if len(request.content) > self.most:
+            self.refused += 1
+            return httpx.Response(413, content=b"<html>413 Request Entity Too Large")
+        if request.headers["content-encoding"] == "gzip":
+            for line in gzip.decompress(request.content).splitlines():
+                found = json.loads(line)
+                self.lines |= {(found["metric"]["n"], at) for at in found["timestamps"]}
+        else:
+            plain = WriteRequest.FromString(bytes(cramjam.snappy.decompress_raw(request.content)))
+            for one in plain.timeseries:
+                [name] = [label.value for label in one.labels if label.name == "n"]
+                self.lines |= {(name, sample.timestamp) for sample in one.samples}
+        return httpx.Response(204)
+
+
+@pytest.mark.parametrize("protocol", ["import", "remote_write"])
+@pytest.mark.parametrize("most", [1_000_000, 20_000, 2_000])
+async def test_what_is_too_large_for_a_proxy_goes_in_parts(protocol, most, caplog):
+    rng, proxy, clock = random.Random(1), Narrow(most), FakeClock()
+    async with store_with(proxy, write_protocol=protocol, clock=clock) as store:
+        t = now_ms(store)
+        batches = [
+            samples([(t + n, rng.random()) for n in range(200)], labels=(("n", str(number)),))
+            for number in range(20)
+        ]
+        await store.write(batches)
+        assert proxy.lines == {(str(n), t + at) for n in range(20) for at in range(200)}
+        assert ("takes no body of full length" in caplog.text) == bool(proxy.refused)
+        refused = proxy.refused
+        await store.write(batches)
+        assert proxy.refused == refused, "what was learnt is kept for a while"
+        proxy.most = 10_000_000
+        proxy.sizes.clear()
+        await clock.run_for(601)
+        await store.write(batches)
+        assert len(proxy.sizes) == 1
+
+
+async def test_one_point_that_is_too_large_waits_for_the_operator():
+    proxy = Narrow(10)
+    async with store_with(proxy) as store:
+        with pytest.raises(TemporaryStoreError, match=r"413.*let what stands in between take"):
+            await store.write([samples([(now_ms(store), 1.0)], labels=(("n", "0"),))])
+    assert proxy.refused < 20
 
 
 async def test_a_ping_that_is_refused_says_that_the_store_is_not_there():
@@ -418,7 +559,7 @@ async def test_a_deletion_goes_on_where_nothing_can_be_flushed(caplog):
     ids=["none", "basic", "no password", "bearer"],
 )
 async def test_who_asks_shows_it_with_every_call(options, header):
-    script = Script()
+    script = Script((200, NOTHING), (200, b"OK"))
     async with store_with(script, **options) as store:
         await store.latest("acme", "web-1")
         await store.ping()

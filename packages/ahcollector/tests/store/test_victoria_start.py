@@ -109,16 +109,38 @@ async def test_what_is_no_single_node_victoria_metrics_tells_no_start(page):
     async def ask():
         return page
 
+    watch = StartWatch(ask=ask, clock=FakeClock())
     with pytest.raises(TemporaryStoreError, match=r"let tsdb\.url lead to it"):
-        await StartWatch(ask=ask, clock=FakeClock()).epoch()
+        await watch.epoch()
+    with pytest.raises(PermanentStoreError, match=r"let tsdb\.url lead to it.*_seconds to 0"):
+        await watch.check()
 
 
 async def test_a_refused_question_is_a_start_that_is_not_told():
     async def ask():
         raise PermanentStoreError("400 to GET /metrics")
 
+    watch = StartWatch(ask=ask, clock=FakeClock())
     with pytest.raises(TemporaryStoreError, match="400 to GET /metrics"):
-        await StartWatch(ask=ask, clock=FakeClock()).epoch()
+        await watch.epoch()
+    with pytest.raises(PermanentStoreError, match=r"is refused \(400 to GET /metrics\), so nobody"):
+        await watch.check()
+
+
+async def test_a_start_of_a_moment_ago_will_be_told_and_is_no_fault():
+    machine = Machine()
+    watch = StartWatch(ask=machine.page, clock=machine.clock)
+    await watch.check()
+    with pytest.raises(TemporaryStoreError):
+        await watch.epoch()
+
+
+async def test_where_nobody_answers_the_check_may_be_repeated():
+    async def ask():
+        raise TemporaryStoreError("nobody there")
+
+    with pytest.raises(TemporaryStoreError, match="nobody there"):
+        await StartWatch(ask=ask, clock=FakeClock()).check()
 
 
 @pytest.mark.service

@@ -64,7 +64,7 @@ class Deletion:
                 extra={**whose, "error": str(error)},
             )
         for store in self._stores:
-            await store.post_form("/api/v1/admin/tsdb/delete_series", {"match[]": everything})
+            await store.order("/api/v1/admin/tsdb/delete_series", {"match[]": everything})
         return count
 
     async def _count(self, chosen: str) -> int:

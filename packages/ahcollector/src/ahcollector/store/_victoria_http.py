@@ -3,23 +3,31 @@
 Redirects are never followed: the password must not reach another host. Answers are read
 uncompressed and up to a bound. What a retry can help:
 
-===============================  =========
-answer                           error
-===============================  =========
-none, cut, late                  temporary
-1xx, 3xx                         temporary
-401, 403, 404, 408, 429, 5xx     temporary
-any other 4xx                    permanent
-over the bound                   permanent
-===============================  =========
+=========================================  =========
+answer                                     error
+=========================================  =========
+none, cut, late                            temporary
+1xx, 3xx, 401, 403, 404, 408, 429, 5xx     temporary
+413                                        temporary
+any other 4xx that is VictoriaMetrics'     permanent
+... of a path that it does not have        temporary
+any other 4xx                              temporary
+2xx that VictoriaMetrics does not answer   temporary
+a query's, over the bound                  permanent
+=========================================  =========
 
 A wrong password, a wrong path and a redirect are faults of a setting or of something in between.
-They say nothing about the samples, which wait until an operator has put it right.
+They say nothing about the samples, which wait until an operator has put it right. Neither does an
+answer of something that stands in between: a proxy, or a page that asks to log in. That a write or
+a deletion was done is said by 204 with nothing behind it, as VictoriaMetrics answers, and by no
+other success. A refusal is VictoriaMetrics' where it has the header that all of its answers have,
+or one of the two forms of its errors.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import re
 import ssl
 from collections.abc import Callable, Mapping
@@ -27,11 +35,12 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 import anyio
+import attrs
 import httpx
 
 from ahcollector.errors import PermanentStoreError, StoreError, TemporaryStoreError
 
-__all__ = ["Transport", "VictoriaHttp", "authorization", "understood"]
+__all__ = ["BodyTooLargeError", "Transport", "VictoriaHttp", "authorization", "understood"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,15 +48,39 @@ T = TypeVar("T")
 Transport = httpx.AsyncBaseTransport
 """What carries requests."""
 
+_NOTHING_TO_SAY = 204
+_TOO_LARGE = 413
 _TEMPORARY = frozenset({401, 403, 404, 408, 429})
 _CLIENT_FAULTS = range(400, 500)
 _TEXT_CHARS_SHOWN = 200
+# Of an answer that is only judged, or shown.
+_TEXT_BYTES_READ = 4_096
+# Every answer of its web server has it; and its errors, where something takes headers away, begin
+# so, or are JSON that says so.
+_MARK = "X-Server-Hostname"
+_ERROR_BEGINS = b"remoteAddr: "
+# Its own, and those of vmauth in front of it: the path is at fault.
+_NO_SUCH_PATH = (b"unsupported path requested", b"missing route for")
 _HINTS: Mapping[int, str] = {
     401: ": check tsdb.username and tsdb.password, or tsdb.bearer",
     403: ": check tsdb.username and tsdb.password, or tsdb.bearer",
     404: ": check tsdb.url and what stands in between",
+    413: ": let what stands in between take larger bodies, or lower what one carries",
     422: ": one of its limits (-search.max…) was hit; ask for less, or raise it",
 }
+
+
+class BodyTooLargeError(TemporaryStoreError):
+    """A body is longer than something on the way takes (413): parts of it may get through."""
+
+
+@attrs.frozen(kw_only=True)
+class _Answer:
+    """An answer: of a query whole, of others the beginning."""
+
+    status: int
+    body: bytes
+    is_marked: bool
 
 
 def authorization(*, username: str, password: str, bearer: str) -> str | None:
@@ -133,23 +166,52 @@ class VictoriaHttp:
 
     async def get(self, path: str) -> bytes:
         """Ask for a page."""
-        return await self._ask(self._client.build_request("GET", path))
+        return (await self._ask(self._client.build_request("GET", path))).body
+
+    async def get_word(self, path: str, word: bytes) -> None:
+        """Ask for a page that has one word, or nothing: it answers nothing else.
+
+        Raises:
+            TemporaryStoreError: Something else was answered.
+        """
+        request = self._client.build_request("GET", path)
+        answer = await self._ask(request, is_read=False)
+        if answer.status != httpx.codes.OK or answer.body.strip() != word:
+            raise _strange(request, answer, f"200 and {word.decode()!r}")
 
     async def post_form(self, path: str, form: Mapping[str, str]) -> bytes:
         """Ask a query. It is in the body, so that no log of URLs has it, and it may be long."""
-        return await self._ask(self._client.build_request("POST", path, data=dict(form)))
+        return (await self._ask(self._client.build_request("POST", path, data=dict(form)))).body
 
-    async def post_body(self, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """Hand over samples."""
-        return await self._ask(
+    async def order(self, path: str, form: Mapping[str, str]) -> None:
+        """Have something done.
+
+        Raises:
+            TemporaryStoreError: Nothing says that it was done.
+        """
+        await self._done(self._client.build_request("POST", path, data=dict(form)))
+
+    async def post_body(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Hand over samples.
+
+        Raises:
+            BodyTooLargeError: Something on the way takes no body of this length.
+            TemporaryStoreError: Nothing says that they were taken.
+        """
+        await self._done(
             self._client.build_request("POST", path, content=body, headers=dict(headers))
         )
 
-    async def _ask(self, request: httpx.Request) -> bytes:
-        call = f"{request.method} {request.url.path}"
+    async def _done(self, request: httpx.Request) -> None:
+        answer = await self._ask(request, is_read=False)
+        if answer.status != _NOTHING_TO_SAY or answer.body:
+            raise _strange(request, answer, "204 and nothing")
+
+    async def _ask(self, request: httpx.Request, *, is_read: bool = True) -> _Answer:
+        call = _named(request)
         try:
             with anyio.fail_after(self._timeout_seconds):
-                status, body = await self._exchange(request, call)
+                answer = await self._exchange(request, call, is_read=is_read)
         except TimeoutError as error:
             raise TemporaryStoreError(
                 f"VictoriaMetrics gave no answer to {call} within {self._timeout_seconds:g} s"
@@ -159,11 +221,11 @@ class VictoriaHttp:
                 f"VictoriaMetrics cannot be reached for {call}: {type(error).__name__}: "
                 "see that it runs, and check tsdb.url"
             ) from error
-        if not httpx.codes.is_success(status):
-            raise _failure(call, status, body)
-        return body
+        if not httpx.codes.is_success(answer.status):
+            raise _failure(call, answer)
+        return answer
 
-    async def _exchange(self, request: httpx.Request, call: str) -> tuple[int, bytes]:
+    async def _exchange(self, request: httpx.Request, call: str, *, is_read: bool) -> _Answer:
         response = await self._client.send(request, stream=True)
         try:
             coding = response.headers.get("content-encoding", "identity")
@@ -172,29 +234,73 @@ class VictoriaHttp:
                     f"VictoriaMetrics answered {call} in coding {coding[:20]!r}, which nobody "
                     "asked for: check what stands in between"
                 )
+            is_whole = is_read and response.is_success
+            most = self._response_bytes_max if is_whole else _TEXT_BYTES_READ
             pieces: list[bytes] = []
             size = 0
             async for piece in response.aiter_bytes():
-                size += len(piece)
-                if size > self._response_bytes_max:
-                    raise PermanentStoreError(
-                        f"VictoriaMetrics' answer to {call} is over {self._response_bytes_max} "
-                        "bytes: ask for a shorter range, a longer step or fewer series"
-                    )
                 pieces.append(piece)
+                size += len(piece)
+                if size > most:
+                    break
         finally:
             await response.aclose()
-        return response.status_code, b"".join(pieces)
+        if is_whole and size > most:
+            raise PermanentStoreError(
+                f"VictoriaMetrics' answer to {call} is over {most} bytes: ask for a shorter "
+                "range, a longer step or fewer series"
+            )
+        return _Answer(
+            status=response.status_code,
+            body=b"".join(pieces),
+            is_marked=_MARK in response.headers,
+        )
 
 
-def _failure(call: str, status: int, body: bytes) -> StoreError:
-    said = " ".join(body[: 4 * _TEXT_CHARS_SHOWN].decode(errors="replace").split())
-    text = f"VictoriaMetrics answered {status} to {call}{_HINTS.get(status, '')}"
-    if said:
-        text = f"{text}; it says: {said[:_TEXT_CHARS_SHOWN]}"
-    if status in _CLIENT_FAULTS and status not in _TEMPORARY:
-        return PermanentStoreError(text)
-    return TemporaryStoreError(text)
+def _named(request: httpx.Request) -> str:
+    return f"{request.method} {request.url.path}"
+
+
+def _said(answer: _Answer) -> str:
+    text = " ".join(answer.body[: 4 * _TEXT_CHARS_SHOWN].decode(errors="replace").split())
+    return f"; it says: {text[:_TEXT_CHARS_SHOWN]}" if text else ""
+
+
+def _strange(request: httpx.Request, answer: _Answer, expected: str) -> TemporaryStoreError:
+    return TemporaryStoreError(
+        f"{_named(request)} was answered {answer.status}, where VictoriaMetrics answers "
+        f"{expected}, so nothing says that it was done: see what answers in its place (a proxy, a "
+        f"page that asks to log in), and check tsdb.url{_said(answer)}"
+    )
+
+
+def _failure(call: str, answer: _Answer) -> StoreError:
+    status = answer.status
+    hint = _HINTS.get(status, "")
+    if status == _TOO_LARGE:
+        return BodyTooLargeError(f"{call} was answered 413{hint}{_said(answer)}")
+    text = f"VictoriaMetrics answered {status} to {call}{hint}{_said(answer)}"
+    if status not in _CLIENT_FAULTS or status in _TEMPORARY:
+        return TemporaryStoreError(text)
+    if not _is_its_own(answer):
+        return TemporaryStoreError(
+            f"{call} was answered {status}, not by VictoriaMetrics: check tsdb.url and what "
+            f"stands in between{_said(answer)}"
+        )
+    if any(one in answer.body for one in _NO_SUCH_PATH):
+        return TemporaryStoreError(f"{text}: check tsdb.url and what stands in between")
+    return PermanentStoreError(text)
+
+
+def _is_its_own(answer: _Answer) -> bool:
+    """Return whether a refusal is VictoriaMetrics' and not that of something in between."""
+    if answer.is_marked or answer.body.startswith(_ERROR_BEGINS):
+        return True
+    try:
+        error = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(error, dict) and error.get("status") == "error"
 
 
 def understood(
@@ -203,11 +309,11 @@ def understood(
     """Return what `read` reads in an answer.
 
     Raises:
-        TemporaryStoreError: It makes no sense; `read` raised ValueError.
+        TemporaryStoreError: It makes no sense; `read` raised ValueError, or it is nested too deep.
     """
     try:
         return read(body, *args, **kwargs)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TemporaryStoreError(
             f"VictoriaMetrics' answer makes no sense ({error}): is that address VictoriaMetrics'?"
         ) from error

@@ -25,6 +25,11 @@ _YOUNG_SECONDS: Final = 3
 # The clocks of two machines do not run alike, and an uptime is told in whole seconds.
 _DRIFT: Final = 0.001
 _ROUNDING_SECONDS: Final = 1.0
+_UNKNOWN: Final = (
+    "nobody knows whether it was started again and lost samples, and nothing would be written: let "
+    "tsdb.url lead to it, /metrics too, and not to a proxy that has that page to itself; or set "
+    "tsdb.durable_after_seconds to 0, and what it took just before a kill is lost"
+)
 _LINE: Final = re.compile(
     rb"^(vm_app_start_timestamp|process_start_time_seconds|vm_app_uptime_seconds"
     rb"|vm_free_disk_space_bytes)(?:\{[^}\n]*\})? +([0-9.e+]+)$",
@@ -54,6 +59,26 @@ class StartWatch:
         self._clock = clock
         self._seen: _Sight | None = None
         self._turns = 0
+
+    async def check(self) -> None:
+        """Return when there is a page that tells the start, be it the one of a moment ago.
+
+        Raises:
+            PermanentStoreError: Somebody answers, and not with that: nobody will ever tell.
+            TemporaryStoreError: It cannot be asked now, or wants a login for it.
+        """
+        try:
+            page = await self._ask()
+        except TemporaryStoreError as error:
+            raise TemporaryStoreError(f"{error}; without that page {_UNKNOWN}") from error
+        except PermanentStoreError as error:
+            raise PermanentStoreError(
+                f"GET /metrics of tsdb.url is refused ({error}), so {_UNKNOWN}"
+            ) from error
+        try:
+            _read(page)
+        except TemporaryStoreError as error:
+            raise PermanentStoreError(str(error)) from error
 
     async def epoch(self) -> str:
         """Return a text that no other start has.
@@ -103,7 +128,6 @@ def _read(page: bytes) -> dict[str, float]:
     }:
         raise TemporaryStoreError(
             "GET /metrics of tsdb.url does not answer as a single-node VictoriaMetrics does, so "
-            "nobody knows whether it was started again and lost samples: let tsdb.url lead to it "
-            "and not to a proxy with metrics of its own, or set tsdb.durable_after to 0"
+            f"{_UNKNOWN}"
         )
     return found

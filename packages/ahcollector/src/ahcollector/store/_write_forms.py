@@ -18,6 +18,8 @@ from ahwire.remote_write_pb2 import WriteRequest
 
 __all__ = ["ImportForm", "RemoteWriteForm", "WriteBody", "WriteForm"]
 
+# No body is asked to be shorter: then each has one line or series, and few points of it.
+_BODY_BYTES_MIN: Final = 256
 # The double, the time and what stands before them.
 _SAMPLE_BYTES_MAX: Final = 22
 
@@ -57,6 +59,10 @@ class WriteForm(Protocol):
         """Return bodies, each over its bound by at most one line or series."""
         ...
 
+    def smaller(self) -> WriteForm | None:
+        """Return the form whose bodies are half as long; None: they hold little as it is."""
+        ...
+
 
 class ImportForm:
     """Lines of JSON, gzip.
@@ -91,6 +97,13 @@ class ImportForm:
                     lines, size, samples = [], 0, 0
         if lines:
             yield self._body(lines, samples)
+
+    def smaller(self) -> ImportForm | None:
+        """Return the form whose bodies, and lines, are half as long."""
+        half = self._body_bytes_max // 2
+        if half < _BODY_BYTES_MIN:
+            return None
+        return ImportForm(line_bytes_max=min(self.line_bytes_max, half), body_bytes_max=half)
 
     def _body(self, lines: list[bytes], samples: int) -> WriteBody:
         # Level 1 takes nine tenths of the bytes off the network for the least of the work.
@@ -142,6 +155,11 @@ class RemoteWriteForm:
                 request, size, samples = WriteRequest(), 0, 0
         if samples:
             yield self._body(request, samples)
+
+    def smaller(self) -> RemoteWriteForm | None:
+        """Return the form whose bodies are half as long."""
+        half = self._body_bytes_max // 2
+        return None if half < _BODY_BYTES_MIN else RemoteWriteForm(body_bytes_max=half)
 
     def _parts(self, kept: Iterable[StoredSeries]) -> Iterator[StoredSeries]:
         points_max = max(1, self._body_bytes_max // _SAMPLE_BYTES_MAX)

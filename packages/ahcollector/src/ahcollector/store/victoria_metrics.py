@@ -37,6 +37,7 @@ from ahcollector.store._range_plan import Source, range_expression, range_source
 from ahcollector.store._refusals import check_range, check_tenant
 from ahcollector.store._rollup_rules import rollup_rules
 from ahcollector.store._selectors import selector
+from ahcollector.store._sending import Sending
 from ahcollector.store._start_check import AHEAD_SECONDS_MAX, PROBE_NAME, StartCheck
 from ahcollector.store._victoria_http import Transport, VictoriaHttp, authorization, understood
 from ahcollector.store._victoria_page import DropWatch, StorePage, read_page
@@ -143,6 +144,7 @@ class VictoriaMetricsStore:
             raise ValueError(
                 f"tsdb.write_protocol is {write_protocol!r}: it may be import or remote_write"
             )
+        self._sending = Sending(form=self._form, http=self._http, clock=self._clock)
         self.dropped: Counter[str] = Counter()
         self._deletion = Deletion(
             stores=(self._http, self._long) if long_url else (self._http,),
@@ -188,10 +190,7 @@ class VictoriaMetricsStore:
             check_labels(batch)
         dropped: Counter[str] = Counter()
         kept = list(kept_series(batches, self._window(), dropped))
-        samples = 0
-        for body in self._form.bodies(kept):
-            await self._http.post_body(self._form.path, body.data, self._form.headers)
-            samples += body.samples
+        samples = await self._sending.send(kept)
         # Counted once, when the whole is done: a write that fails is made again whole.
         self._metrics.inc(names.TSDB_SAMPLES_WRITTEN, samples)
         for reason, count in dropped.items():
@@ -334,12 +333,12 @@ class VictoriaMetricsStore:
         Raises:
             StoreError: It could not be asked, or refuses (``-forceFlushAuthKey``).
         """
-        await self._http.get("/internal/force_flush")
+        await self._http.get_word("/internal/force_flush", b"")
 
     async def ping(self) -> None:
         """Return when it answers; see `Store.ping`."""
         try:
-            await self._http.get("/health")
+            await self._http.get_word("/health", b"OK")
         except PermanentStoreError as error:
             raise TemporaryStoreError(str(error)) from error
 
@@ -352,6 +351,7 @@ class VictoriaMetricsStore:
         *,
         limits: Limits = DEFAULT,
         held_seconds: float = 0.0,
+        tells_starts: bool = False,
         timeout_seconds: float = 30.0,
     ) -> tuple[str, ...]:
         """Write one series at every limit and read it back: to be called at the start.
@@ -359,6 +359,7 @@ class VictoriaMetricsStore:
         Args:
             limits: What the door takes; the protocol's.
             held_seconds: How long a sample may wait between the door and here.
+            tells_starts: Whether a worker with `durable_after_seconds` will ask for the `epoch`.
             timeout_seconds: How long a new series may take to become visible.
 
         Returns:
@@ -368,8 +369,8 @@ class VictoriaMetricsStore:
         Raises:
             TemporaryStoreError: It does not answer, or what was written did not become visible.
             PermanentStoreError: The door takes what is refused here; or VictoriaMetrics refuses
-                such a series, or keeps it otherwise than it was written: what agents send would be
-                lost.
+                such a series, keeps it otherwise than it was written, or does not tell its
+                starts: what agents send would be lost, or never written.
         """
         check = StartCheck(
             write=self.write,
@@ -383,7 +384,10 @@ class VictoriaMetricsStore:
             line_bytes_max=self._form.line_bytes_max,
             body_bytes_max=self._form.message_bytes_max,
         )
-        return await check.run(timeout_seconds=timeout_seconds)
+        warnings = await check.run(timeout_seconds=timeout_seconds)
+        if tells_starts:
+            await self._start.check()
+        return warnings
 
     async def watch(self, *, interval_seconds: float = 60.0) -> None:
         """Count and log what VictoriaMetrics drops in silence, until cancelled; see `DropWatch`."""
