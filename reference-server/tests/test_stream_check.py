@@ -10,6 +10,7 @@ from ah_server.cli import main
 from ah_server.errors import DependencyError
 from ah_server.wiring import Seams
 from ahcollector.clock import SystemClock
+from ahcollector.store._victoria_http import VictoriaHttp
 
 pytestmark = pytest.mark.service
 NOBODY = "http://127.0.0.1:1"
@@ -113,6 +114,39 @@ def test_a_login_is_tried_and_never_shown(check, locked, login, code):
     found, _, err = check(AHC_TSDB_URL=locked.url, **login)
     assert found == code
     assert code == 0 or "check tsdb.username and tsdb.password, or tsdb.bearer" in err
+
+
+def test_a_page_of_metrics_that_is_locked_ends_with_3_where_starts_are_to_be_told(
+    check, start_service
+):
+    """Nothing would ever be written."""
+    from testkit import VictoriaMetricsServer
+
+    store = start_service(VictoriaMetricsServer, flags=(f"-metricsAuthKey={PASSWORD}",))
+    code, _, err = check(AHC_TSDB_URL=store.url)
+    assert code == 3
+    assert f"tsdb.url: {store.url} cannot be used (VictoriaMetrics answered 401 to GET /met" in err
+    assert "nobody knows whether it was started again" in err
+    assert "or set tsdb.durable_after_seconds to 0" in err
+    code, _, err = check(AHC_TSDB_URL=store.url, AHC_TSDB_DURABLE_AFTER_SECONDS="0")
+    assert code == 0, err
+
+
+def test_a_page_of_metrics_that_is_anothers_ends_with_3_where_starts_are_to_be_told(
+    check, victoria_metrics, monkeypatch
+):
+    """As behind a proxy that has that page to itself."""
+    real = VictoriaHttp.get
+
+    async def get(self, path, *arguments, **more):
+        page = await real(self, path, *arguments, **more)
+        return b"proxy_requests_total 7\n" if path == "/metrics" else page
+
+    monkeypatch.setattr(VictoriaHttp, "get", get)
+    code, _, err = check(AHC_TSDB_URL=victoria_metrics.url)
+    assert code == 3
+    assert f"tsdb.url: {victoria_metrics.url} cannot be used: GET /metrics of tsdb.url does" in err
+    assert "or set tsdb.durable_after_seconds to 0" in err
 
 
 def test_certificates_that_are_none_are_named(check, tmp_path):

@@ -50,7 +50,8 @@ async def samples_of(
     """Opens the store that is set, found fit to keep what agents send.
 
     Raises:
-        DependencyError: VictoriaMetrics cannot be reached, or cuts or drops samples.
+        DependencyError: VictoriaMetrics cannot be reached, cuts or drops samples, or does not tell
+            whether it was started again.
         SnapshotError: the embedded store's file cannot be read.
     """
     if not settings.tsdb.url:
@@ -59,7 +60,10 @@ async def samples_of(
     store = victoria_metrics(settings, clock=seams.clock, metrics=metrics)
     stack.push_async_callback(store.aclose)
     check = partial(
-        store.check, limits=batch_limits(settings), held_seconds=HELD_HOURS_MAX * _HOUR_SECONDS
+        store.check,
+        limits=batch_limits(settings),
+        held_seconds=HELD_HOURS_MAX * _HOUR_SECONDS,
+        tells_starts=tsdb.durable_after_seconds > 0,
     )
     try:
         warnings = await reached(
