@@ -12,6 +12,11 @@ pytestmark = pytest.mark.anyio
 GROUP = "group_down"
 
 
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request):
+    return request.param
+
+
 async def started(*args, **options):
     world = World(*args, **options)
     await world.wait(12)
@@ -108,6 +113,28 @@ async def test_a5_resolved_inside_the_silence_and_down_again_is_told_once():
     assert await world.told() == [f"a1.{kind}:silence:s1" for kind in ("down", "up", "down")]
     await world.wait(60)
     assert await world.told() == ["a1.down!silence_ended"]
+
+
+@pytest.mark.fault
+async def test_a7_a_maintenance_window_owes_at_its_end_by_the_clock_of_its_place():
+    """A7: the server is in Berlin, where it is 09:00; the window ends at 09:02, and comes again."""
+    window = {
+        "weekdays": ["fri", "sat"],
+        "from": "09:00",
+        "to": "09:02",
+        "timezone": "Europe/Berlin",
+    }
+    world = await started()
+    world.hush(silence("s1", recurrence=window))
+    await world.lose(1)
+    assert await world.told() == ["a1.down:silence:s1"]
+    await world.wait(int(119 - world.now))
+    assert await world.told() == []
+    await world.wait(1)
+    assert world.now == 120
+    assert await world.told() == ["a1.down!silence_ended"]
+    await world.find(1)
+    assert await world.told() == ["a1.up"]
 
 
 async def test_what_a_silence_hides_makes_no_group_until_it_ends():
