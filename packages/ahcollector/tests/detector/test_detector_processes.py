@@ -86,14 +86,18 @@ class World:
         lines = [json.loads(line) for line in self.ledger.read_text().splitlines()]
         return [line for line in lines if line["what"] == what]
 
+    def events(self):
+        """What the hub has now; its thread goes on taking."""
+        return list(self.hub.taken.values())
+
     def of(self, agent_id):
         """An agent's own events at the hub."""
-        return [event for event in self.hub.taken.values() if event.get("agent_id") == agent_id]
+        return [event for event in self.events() if event.get("agent_id") == agent_id]
 
     def shown(self):
         """What the hub thinks of each agent, by its newest seq."""
         newest = {}
-        for event in self.hub.taken.values():
+        for event in self.events():
             agent_id = event.get("agent_id")
             if agent_id and event["seq"] > newest.get(agent_id, {"seq": 0})["seq"]:
                 newest[agent_id] = event
@@ -118,11 +122,11 @@ class World:
             while await self.presence.pending_count():
                 await anyio.sleep(0.05)
         await self.until(
-            lambda: {line["event_id"] for line in self.lines("handed")} <= self.hub.taken.keys(),
+            lambda: {line["event_id"] for line in self.lines("handed")} <= set(self.hub.taken),
             "what was handed out is at the hub",
         )
         handed = {line["event_id"] for line in self.lines("handed")}
-        events = list(self.hub.taken.values())
+        events = self.events()
         own = [e for e in events if "agent_id" in e and e.get("reason") not in REPEATS]
         assert {event["event_id"] for event in own} == handed
         for ref in self.agents:
