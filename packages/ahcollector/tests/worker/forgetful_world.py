@@ -104,7 +104,8 @@ class ForgetfulStore:
 
 
 class World:
-    def __init__(self, *, write_seconds=0.0, ask_seconds=0.0, **settings):
+    def __init__(self, *, write_seconds=0.0, ask_seconds=0.0, wrap=lambda store: store, **settings):
+        self.wrap = wrap
         self.clock = QuickClock()
         self.bus = InProcessBus(clock=self.clock, queue_batches_max=100_000)
         self.store = ForgetfulStore(
@@ -120,7 +121,7 @@ class World:
     def new_worker(self):
         self.worker = Worker(
             bus=self.bus,
-            store=self.store,
+            store=self.wrap(self.store),
             clock=self.clock,
             rng=random.Random(1),
             dead_batches=self.dead,

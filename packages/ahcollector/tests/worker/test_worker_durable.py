@@ -182,13 +182,49 @@ async def test_a_fault_in_asking_costs_no_batch(caplog):
         assert world.acknowledged() == {0, 1, 2}
 
 
+class SilentStore:
+    """Does not tell whether it was started again."""
+
+    def __init__(self, store):
+        self.write = store.write
+
+
 @pytest.mark.parametrize(
     "settings",
-    [{"restarts": None}, {"durable_after_seconds": -1.0}, {"held_max": 0}],
+    [
+        {"restarts": None, "wrap": SilentStore},
+        {"durable_after_seconds": -1.0},
+        {"held_max": 0},
+    ],
 )
 async def test_what_cannot_be_kept_is_refused(settings):
     with pytest.raises(ValueError, match="it takes a positive time, room for"):
         World(**settings)
+
+
+async def test_a_store_that_tells_its_starts_is_given_its_time_without_being_told_to():
+    async with World(durable_after_seconds=None, restarts=None) as world:
+        await world.publish(2)
+        await world.wait(14)
+        assert world.acknowledged() == set()
+        world.store.kill()
+        world.store.start()
+        await world.wait(8)
+        assert world.worker.stats().rewritten == 2
+        await world.wait(AFTER * 2)
+        assert world.acknowledged() == {0, 1}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"durable_after_seconds": None, "wrap": SilentStore}, {"durable_after_seconds": 0}]
+)
+async def test_what_is_written_is_acknowledged_at_once_where_nothing_tells_or_so_it_is_set(
+    settings,
+):
+    async with World(restarts=None, **settings) as world:
+        await world.publish(2)
+        await world.wait(1)
+        assert world.acknowledged() == {0, 1}
 
 
 STEPS = st.lists(

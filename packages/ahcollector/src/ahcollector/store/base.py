@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import attrs
 
@@ -95,10 +95,12 @@ class Writer(Protocol):
         ...
 
 
+@runtime_checkable
 class Restarts(Protocol):
     """Tells whether a store may have lost what it took in.
 
-    A store whose writes are durable when they return has no need of it.
+    A store whose writes are durable when they return has no need of it. A worker looks for it: a
+    store that has an `epoch` is asked, and written to again, without being told to.
     """
 
     async def epoch(self) -> str:

@@ -25,6 +25,8 @@ from ahwire.clock import Rng
 
 __all__ = ["Worker", "WorkerStats"]
 
+# VictoriaMetrics, killed, was seen to lose its last 9.9 s.
+_DURABLE_AFTER_SECONDS: Final = 15.0
 _IDLE_POLL_SECONDS: Final = 0.02
 _REQUESTS_TOLD: Final = 10
 _log = logging.getLogger("ahcollector.worker")
@@ -90,8 +92,10 @@ class Worker:
         retry_max_seconds: Largest step.
         shutdown_flush_seconds: How long `run` goes on writing after it was cancelled.
         durable_after_seconds: How long after a write a kill of the store may still cost it. 0: a
-            write that returned is kept, and acknowledged at once.
-        restarts: Tells whether the store may have lost something; needed for that.
+            write that returned is kept, and acknowledged at once. None: 15 s with `restarts`,
+            which is enough for VictoriaMetrics; else 0.
+        restarts: Tells whether the store may have lost something; None: the store itself, where it
+            has an `epoch`. A store inside another writer (`ObservingWriter`) is to be named here.
         held_max: Batches that may wait to become durable, at about 300 bytes each; then the shards
             wait.
 
@@ -115,7 +119,7 @@ class Worker:
         retry_min_seconds: float = 0.2,
         retry_max_seconds: float = 30.0,
         shutdown_flush_seconds: float = 10.0,
-        durable_after_seconds: float = 0.0,
+        durable_after_seconds: float | None = None,
         restarts: Restarts | None = None,
         held_max: int = 100_000,
     ) -> None:
@@ -137,6 +141,10 @@ class Worker:
             for shard in shards
         }
         self._shutdown_flush_seconds = shutdown_flush_seconds
+        if restarts is None and isinstance(store, Restarts):
+            restarts = store
+        if durable_after_seconds is None:
+            durable_after_seconds = 0.0 if restarts is None else _DURABLE_AFTER_SECONDS
         self._settling = self._settling_of(durable_after_seconds, restarts, held_max)
         self._writing = len(self._buffers)
         self._all_written = anyio.Event()
