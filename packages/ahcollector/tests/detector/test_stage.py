@@ -367,6 +367,18 @@ async def test_a_company_of_which_nothing_happened_for_long_is_forgotten():
     assert await world.store.units([AGENTS_SHARD]) == []
 
 
+async def test_a_company_that_another_process_took_is_not_forgotten_but_read_anew():
+    world = await started()
+    await world.lose(1)
+    await world.find(1)
+    await world.store.claim(UnitKey(shard=AGENTS_SHARD, company_id="acme"))
+    world.clock.advance(31 * 86_400)
+    await world.detector.scan()
+    assert len(await world.store.units([AGENTS_SHARD])) == 1
+    assert (await world.detector.scan()).complete
+    assert await world.store.units([AGENTS_SHARD]) == []
+
+
 async def test_500_downs_of_one_scan_are_one_group():
     world = await started(agents=520)
     await world.lose(*range(510))

@@ -280,10 +280,7 @@ class AgentEventStage:
             try:
                 await self._store.commit(_key(company.company_id), company.epoch, change)
             except FencedAlertStateError:
-                # Another process works it: what that one decides counts, and not ours.
-                del self._companies[company.company_id]
-                self._is_listed = False
-                step.failed.add(company.company_id)
+                self._let_go(company, step)
             except AlertStateError as error:
                 self._fail("commit", error)
                 step.failed.add(company.company_id)
@@ -350,11 +347,19 @@ class AgentEventStage:
     async def _forget(self, company: CompanyAgents, step: _Step) -> None:
         try:
             await self._store.remove(_key(company.company_id), company.epoch)
+        except FencedAlertStateError:
+            self._let_go(company, step)
         except AlertStateError as error:
             self._fail("remove", error)
             step.failed.add(company.company_id)
         else:
             del self._companies[company.company_id]
+
+    def _let_go(self, company: CompanyAgents, step: _Step) -> None:
+        """Another process works the company: what that one decides counts, and not ours."""
+        del self._companies[company.company_id]
+        self._is_listed = False
+        step.failed.add(company.company_id)
 
     # --- what is told of it
 
