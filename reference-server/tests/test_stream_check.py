@@ -42,13 +42,35 @@ def test_what_fits_is_said_to(check, private_redis, victoria_metrics):
     assert f"ok  bus is on redis 127.0.0.1:{private_redis.port}" in out
 
 
-def test_a_missing_flag_is_told_and_no_error(check, start_service):
+def test_a_missing_flag_is_told_once_and_no_error(check, start_service, caplog):
     from testkit import VictoriaMetricsServer
 
     store = start_service(VictoriaMetricsServer, flags=("-dedup.minScrapeInterval=0ms",))
     code, out, _ = check(AHC_TSDB_URL=store.url)
     assert code == 0
-    assert "start it with -dedup.minScrapeInterval=1ms" in out
+    # Without a log of its own, the command shows these lines on stderr.
+    [told] = [line for line in caplog.messages if "-dedup.minScrapeInterval=1ms" in line]
+    assert "start it with -dedup.minScrapeInterval=1ms" in told
+    assert "dedup" not in out
+
+
+def test_a_stream_that_stays_larger_than_it_is_set_is_told(check, start_service, caplog):
+    """Nothing is lowered, and who lowered the setting is told so."""
+    from testkit import NatsServer
+
+    nats_server = start_service(NatsServer)
+    prefix = f"test-{uuid.uuid4().hex}"
+    nats = {
+        "AHC_NATS_URL": nats_server.url,
+        "AHC_NATS_PREFIX": prefix,
+        "AHC_BUS_BACKEND": "jetstream",
+    }
+    for size in (80 << 20, 70 << 20):
+        code, out, err = check(AHC_NATS_BUFFER_BYTES=str(size), **nats)
+        assert code == 0, err
+        assert f"ok  bus is on the JetStream of {nats_server.url}" in out
+    [told] = [line for line in caplog.messages if "nats stream edit" in line]
+    assert f"stream {prefix}_bus of NATS has max_bytes {80 << 20}, and {70 << 20} is set" in told
 
 
 def test_labels_that_would_be_cut_end_with_3(check, start_service):

@@ -108,3 +108,53 @@ async def test_a_nats_that_is_not_there_is_told(nats_buses):
     bus = nats_buses(client=client)
     with pytest.raises(BusError, match=r"NATS at nats://127\.0\.0\.1.*gave no answer to connect"):
         await bus.check()
+
+
+class SmallDisk(testkit.NatsServer):
+    """JetStream with room for 80 MiB: the bucket, and 16 MiB more."""
+
+    def _command(self):
+        settings = self.directory / "nats.conf"
+        settings.write_text(
+            f'jetstream {{ store_dir: "{self.directory / "jetstream"}", max_file_store: 80MiB }}\n'
+        )
+        return [str(self.executable), "-a", self.host, "-p", str(self.port), "-c", str(settings)]
+
+
+async def test_what_has_no_room_is_told_whole_and_a_smaller_buffer_then_has_it(
+    nats_buses_on, start_service
+):
+    """The largest is made last: what is asked for in vain is not kept."""
+    async with nats_buses_on(start_service(SmallDisk)) as new:
+        too_large = new(size=BufferSize(bytes_max=9 << 20), dead_bytes_max=8 << 20)
+        with pytest.raises(BusError, match=r"no room for stream .* of 9437184 bytes") as error:
+            await too_large.check()
+        prefix = new.prefix
+        assert (
+            f"the bus takes 84934656 bytes of it ({prefix}_bus 9437184, {prefix}_bus_dead 8388608, "
+            f"KV_{prefix}_bus 67108864)"
+        ) in str(error.value)
+        assert await new(size=BufferSize(bytes_max=8 << 20), dead_bytes_max=8 << 20).check() == ()
+
+
+async def test_a_stream_that_has_more_than_is_set_is_told_with_the_way_to_lower_it(nats_buses):
+    """Otherwise who lowers a setting believes that it was done."""
+    await nats_buses(size=BufferSize(bytes_max=2 << 20, batches_max=20)).check()
+    bus = nats_buses(size=BufferSize(bytes_max=1 << 20, batches_max=20))
+    [told] = await bus.check()
+    stream = bus._names.stream
+    assert f"stream {stream} of NATS has max_bytes 2097152, and 1048576 is set" in told
+    assert f"nats stream edit {stream} --max-bytes=1048576" in told
+    await bus._api.ask(
+        f"STREAM.UPDATE.{stream}", await config_of(bus, stream) | {"max_bytes": 1 << 20}
+    )
+    assert await bus.check() == ()
+
+
+async def test_nothing_is_made_beside_a_stream_that_is_refused(nats_buses):
+    bus = nats_buses()
+    await made_with(bus, max_age=7_200_000_000_000)
+    with pytest.raises(BusError, match="has max_age"):
+        await bus.check()
+    with pytest.raises(BusError, match="stream not found"):
+        await config_of(bus, bus._names.bucket)

@@ -1,5 +1,6 @@
 """The bus on NATS JetStream."""
 
+import logging
 import ssl
 from contextlib import AsyncExitStack
 
@@ -12,6 +13,8 @@ from ahcollector.bus.jetstream import BufferSize, JetStreamBus
 from ahcollector.errors import BusError, CollectorError, NatsError
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.nats import NatsClient, NatsConfig
+
+_log = logging.getLogger("ah_server.wiring")
 
 
 async def jetstream_of(
@@ -46,12 +49,18 @@ async def jetstream_of(
     )
     stack.push_async_callback(bus.close)
     try:
-        await reached("NATS", bus.check, seams, away=_is_away)
+        warnings = await reached("NATS", bus.check, seams, away=_is_away)
     except BusError as error:
         way_out = "; start it, or correct nats.url" if _is_away(error) else ""
         raise DependencyError(f"nats.url: {nats.url} cannot be used: {error}{way_out}") from error
+    for warning in warnings:
+        _log.warning("%s", warning)
+
+    async def ping() -> None:
+        await bus.check()
+
     return Carrier(
-        bus=bus, dead=bus.dead, ping=bus.check, found=f"bus is on the JetStream of {nats.url}"
+        bus=bus, dead=bus.dead, ping=ping, found=f"bus is on the JetStream of {nats.url}"
     )
 
 

@@ -52,7 +52,8 @@ class BufferSize:
     """How much the bus takes before it is full.
 
     Attributes:
-        bytes_max: Of all shards, in bytes on disk. JetStream must have so much.
+        bytes_max: Of all shards, in bytes on disk. JetStream must have so much, and what
+            dead letters may take (256 MiB unless set) and 64 MiB for leases and tries besides.
         batches_max: Entries of all shards.
         shard_batches_max: Entries of one shard, held ones included, so that one shard nobody reads
             does not fill the stream for all.
@@ -156,8 +157,12 @@ class JetStreamSetup:
         )
         self._replicas = replicas
 
-    async def check(self) -> None:
-        """Return when everything is there and does. May be repeated.
+    async def check(self) -> tuple[str, ...]:
+        """Return when everything is there and does, with a sentence for each larger limit there.
+
+        May be repeated. All streams are looked at before the first one is made, and the one that
+        takes the buffer is made last: where there is no room for it, it is asked for in vain and
+        not kept.
 
         Raises:
             BusError: A stream is weaker than the bus promises to be, NATS has not the room, takes
@@ -170,38 +175,62 @@ class JetStreamSetup:
                 f"up to {self._entry_bytes_max} and {HEADER_BYTES_MAX} of headers: raise its "
                 "max_payload, or lower bus.entry_bytes_max"
             )
-        for plan in self._plans:
-            await self._make(plan)
+        there = {plan.name: await self._found(plan) for plan in self._plans}
+        told = tuple(
+            sentence
+            for plan in self._plans
+            for sentence in _larger(plan, there[plan.name], replicas=self._replicas)
+        )
+        for plan in reversed(self._plans):
+            await self._make(plan, there)
+        return told
 
-    async def _make(self, plan: _Plan) -> None:
+    async def _found(self, plan: _Plan) -> Mapping[str, Any] | None:
+        """Return how a stream is set that is there and does."""
         try:
             info = await self._api.ask(f"STREAM.INFO.{plan.name}")
         except JetStreamRefusedError as error:
             if error.number != 10059:
                 raise
+            return None
+        found: Mapping[str, Any] = info["config"]
+        _refuse_weak(plan, found)
+        return found
+
+    async def _make(self, plan: _Plan, there: Mapping[str, Mapping[str, Any] | None]) -> None:
+        found = there[plan.name]
+        if found is None:
             config = plan.config() | {"num_replicas": self._replicas}
             # Two that begin at once ask for the same, which JetStream takes for one.
-            await self._with_room(plan, "CREATE", config)
+            await self._with_room(plan, "CREATE", config, there)
             return
-        found = info["config"]
-        _refuse_weak(plan, found)
         raised = {
             name: wanted
             for name, wanted in plan.limits.items()
-            if _is_lower(int(found.get(name, -1)), wanted)
+            if _is_lower(_limit(found, name), wanted)
         }
         if raised:
-            await self._with_room(plan, "UPDATE", found | raised)
+            await self._with_room(plan, "UPDATE", {**found, **raised}, there)
 
-    async def _with_room(self, plan: _Plan, verb: str, config: Mapping[str, Any]) -> None:
+    async def _with_room(
+        self,
+        plan: _Plan,
+        verb: str,
+        config: Mapping[str, Any],
+        there: Mapping[str, Mapping[str, Any] | None],
+    ) -> None:
         try:
             await self._api.ask(f"STREAM.{verb}.{plan.name}", config)
         except JetStreamRefusedError as error:
             if error.number != NO_ROOM:
                 raise
+            sizes = {one.name: _bytes_of(one, there[one.name]) for one in self._plans}
+            parts = ", ".join(f"{name} {size}" for name, size in sizes.items())
             raise BusError(
-                f"NATS has no room for stream {plan.name} of {config.get('max_bytes')} bytes: "
-                "give JetStream more (max_file_store), or make the buffer of the bus smaller"
+                f"NATS has no room for stream {plan.name} of {config.get('max_bytes')} bytes; "
+                f"the bus takes {sum(sizes.values())} bytes of it ({parts}): give JetStream more "
+                "(max_file_store), or make the buffer of the bus smaller; a stream that is there "
+                "already keeps its size"
             ) from error
 
 
@@ -285,6 +314,37 @@ def _refuse_weak(plan: _Plan, found: Mapping[str, Any]) -> None:
             f"stream {plan.name} of NATS is sealed, or answers no publisher (no_ack): delete it "
             "when it is empty and start again"
         )
+
+
+def _larger(plan: _Plan, found: Mapping[str, Any] | None, *, replicas: int) -> list[str]:
+    """Return a sentence for each limit that is higher than it is set, and for other replicas."""
+    if found is None:
+        return []
+    told = [
+        f"stream {plan.name} of NATS has {name} {_limit(found, name)}, and {wanted} is set: it is "
+        "not lowered by itself, since NATS deletes what is over a limit that is lowered; when the "
+        f"stream is empty, lower it with nats stream edit {plan.name} "
+        f"--{name.replace('_', '-')}={wanted}, or set what it has"
+        for name, wanted in plan.limits.items()
+        if _is_lower(wanted, _limit(found, name))
+    ]
+    kept_by = int(found.get("num_replicas", 1))
+    if kept_by != replicas:
+        told.append(
+            f"stream {plan.name} of NATS has {kept_by} replicas, and {replicas} are set, which is "
+            f"for new streams alone: change it with nats stream edit {plan.name} "
+            f"--replicas={replicas}, or set what it has"
+        )
+    return told
+
+
+def _limit(found: Mapping[str, Any], name: str) -> int:
+    return int(found.get(name, -1))
+
+
+def _bytes_of(plan: _Plan, found: Mapping[str, Any] | None) -> int:
+    """Return what a stream takes of JetStream's disk, once it is as it must be."""
+    return max(plan.limits["max_bytes"], 0 if found is None else _limit(found, "max_bytes"))
 
 
 def _is_lower(found: int, wanted: int) -> bool:

@@ -20,19 +20,18 @@ longer than the buffer is meant for is counted in ``ahc_bus_overdue_total`` when
 and while there is such a thing the log says so once a minute.
 
 **Order.** A shard is read by the one worker that has its lease, through a consumer that belongs to
-the lease (`_jetstream_consumer`), and its entries are handed over one after the other. A new owner
-deletes the consumer of the old one, whose acknowledgements then have no effect, and is handed all
-that is not acknowledged, in order. Leases are one table in the bucket that is changed by
-compare-and-set (`_jetstream_table`): they last `lease_seconds`, are renewed at a third, and depend
-on steady clocks alone, not on clocks that agree. After a worker was killed, others have its shards
-within a lease and a renewal.
+the lease, and its entries are handed over one after the other. A new owner deletes the consumer of
+the old one, whose acknowledgements then have no effect, and is handed all that is not acknowledged,
+in order. Leases are one table in the bucket that is changed by compare-and-set: they last
+`lease_seconds`, are renewed at a third, and depend on steady clocks alone, not on clocks that
+agree. After a worker was killed, others have its shards within a lease and a renewal.
 
-**Tries** are counted as `base` says, across owners. The first one costs nothing; a later one is
-written down before the entry is decoded (`_jetstream_tries`). A handler that is cancelled, or whose
-lease ends under it, had no try. What a dead process had read has one more, until it is settled or
-`clear_tries` is called; of more than 10,000 such entries of a shard, until the handler returns.
-Those of two and more tries are tried one at a time, and only the one that kills comes to five. Only
-where NATS and the worker are killed together may a try be forgotten.
+**Tries** are counted as the law of `Bus` says (`TRIES_MAX`), across owners. The first one costs
+nothing; a later one is written down before the entry is decoded. A handler that is cancelled, or
+whose lease ends under it, had no try. What a dead process had read has one more, until it is
+settled or `clear_tries` is called; of more than 10,000 such entries of a shard, until the handler
+returns. Those of two and more tries are tried one at a time, and only the one that kills comes to
+five. Only where NATS and the worker are killed together may a try be forgotten.
 
 **Acknowledgements** are gathered, sent together, and again until they are confirmed or the lease is
 over. A process that is killed in between, or a NATS that is killed, hands entries over once more.
@@ -181,20 +180,25 @@ class JetStreamBus:
         """Yes: what is on it is handed over by any process that subscribes."""
         return True
 
-    async def check(self) -> None:
+    async def check(self) -> tuple[str, ...]:
         """Make the streams and the bucket, or see that those that are there will do.
 
         It is done once by itself when the bus is first used; who calls it at start learns early.
         A limit of theirs that is too low is raised, none is ever lowered. Whether NATS syncs each
         write (``sync_interval: always``) it cannot see.
 
+        Returns:
+            A sentence for each limit of theirs that is higher than it is set here, with the way to
+            lower it, and for other replicas.
+
         Raises:
             BusError: A stream would lose what it was given (it has a `max_age`, or discards old
                 entries, or is in memory …), NATS has not the room or takes no message that large,
                 or it gives no answer.
         """
-        await self._setup.check()
+        told = await self._setup.check()
         self._is_ready = True
+        return told
 
     async def _ready(self) -> None:
         if not self._is_ready:

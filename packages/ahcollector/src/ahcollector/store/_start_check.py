@@ -334,9 +334,8 @@ def _repeat_warnings(points: tuple[tuple[int, float], ...], times: Counter[int])
         return (warning,)
     if max(counts) > 1:
         warning = (
-            f"VictoriaMetrics counts a sample that is written twice {max(counts)} times, so sums, "
-            "counts and averages are wrong after a retry: start it with "
-            "-dedup.minScrapeInterval=1ms"
+            "VictoriaMetrics counts a sample that is written again once more, so sums, counts and "
+            "averages are wrong after a retry: start it with -dedup.minScrapeInterval=1ms"
         )
         return (warning,)
     return ()
