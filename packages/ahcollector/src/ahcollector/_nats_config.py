@@ -29,17 +29,19 @@ class NatsConfig:
     """Where NATS is, and how it is spoken to.
 
     Attributes:
-        servers: ``nats://host:port`` or ``tls://host:port``, those of one cluster; without user.
+        servers: ``nats://host:port`` or ``tls://host:port``, those of one cluster, as a
+            tuple; without user. ``nats://127.0.0.1:4222`` unless given.
         username: Empty: none.
         password: Shown in no text and no log; empty: none.
         token: In place of user and password; shown nowhere; empty: none.
-        credentials_file: A ``.creds`` file (JWT and seed); needs the package ``nkeys``.
+        credentials_file: A ``.creds`` file (JWT and seed); needs the package ``nkeys``; None: none.
         prefix: Begins the names of streams, buckets and subjects: letters, digits, ``_`` and
-            ``-``. Two systems on one account need two prefixes.
+            ``-``; ``ah`` unless given. Two systems on one account need two prefixes.
         tls: Whether to speak TLS; the certificate is always checked. A server that speaks none is
-            then not spoken to.
-        tls_ca_file: PEM bundle to trust instead of the system's.
-        timeout_seconds: A connection, and the reply to a request, must be there by then.
+            then not spoken to. No TLS unless given.
+        tls_ca_file: PEM bundle to trust instead of the system's; None: the system's.
+        timeout_seconds: A connection, and the reply to a request, must be there by then; 2 unless
+            given.
     """
 
     servers: tuple[str, ...] = attrs.field(default=("nats://127.0.0.1:4222",), converter=_plain)

@@ -54,16 +54,19 @@ class RedisConfig:
     """Where Redis is, and how it is spoken to.
 
     Attributes:
-        host: Its name or address.
-        port: Its port.
+        host: Its name or address, without the port; 127.0.0.1 unless given.
+        port: Its port; 6379 unless given.
         username: ACL user; empty: the default one.
         password: Shown in no text and no log; empty: none.
-        db: Number of the database.
-        prefix: Before every key and channel. Two systems on one Redis need two prefixes.
-        tls: Whether to speak TLS; the certificate is always checked.
-        tls_ca_file: PEM bundle to trust instead of the system's.
-        timeout_seconds: A connection, and the reply to a command, must be there by then.
-        connections_max: Connections at most; further commands wait for a free one.
+        db: Number of the database; 0 unless given.
+        prefix: Before every key and channel; ``ah:`` unless given. Two systems on one Redis
+            need two prefixes.
+        tls: Whether to speak TLS; the certificate is always checked. No TLS unless given.
+        tls_ca_file: PEM bundle to trust instead of the system's; None: the system's.
+        timeout_seconds: A connection, and the reply to a command, must be there by then; 0.5
+            unless given.
+        connections_max: Connections at most; further commands wait for a free one; 16 unless
+            given.
     """
 
     host: str = "127.0.0.1"

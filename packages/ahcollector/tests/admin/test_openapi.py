@@ -122,7 +122,7 @@ class Desk:
         )
         now = round(NOW * 1000)
         labels = (
-            ("__name__", "ah_system_cpu_usage_percent"),
+            ("__name__", "ah_cpu_usage_percent"),
             ("company_id", "acme"),
             ("server_id", "web-1"),
         )

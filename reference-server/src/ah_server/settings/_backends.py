@@ -129,7 +129,8 @@ class NatsSettings:
     )
     buffer_bytes: int = setting(
         4 << 30,
-        "disk that the batches of all shards may take; JetStream must have so much",
+        "disk that the batches of all shards may take; JetStream must have so much and 320 MiB"
+        " more (max_file_store), for dead letters and leases",
         between=(64 << 20, 1 << 44),
     )
     buffer_batches: int = setting(

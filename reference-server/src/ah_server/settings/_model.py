@@ -139,8 +139,8 @@ class AdminSettings:
     listen: Address = setting(Address("127.0.0.1", 8421), "where the admin API listens")
     token: Secret = setting(
         NO_SECRET,
-        "bearer token of the admin API, 16 characters at least; empty: made at the first start,"
-        " in the state directory",
+        "bearer token of the admin API, 16 characters at least; empty: made at the first start"
+        " or check, in the state directory",
         check=check_admin_token,
     )
     previous_token: Secret = setting(
@@ -157,7 +157,7 @@ class HubSettings:
     )
     token: Secret = setting(
         NO_SECRET,
-        "bearer token for the hub; empty: made at the first start, in the state directory",
+        "bearer token for the hub; empty: made at the first start or check, in the state directory",
         check=check_token,
     )
     listen: Address = setting(Address("127.0.0.1", 8422), "where the development hub listens")

@@ -64,7 +64,7 @@ COUNTS: Final[dict[str, Any]] = {
 }
 
 _LABELS: Final = {
-    "__name__": "ah_system_cpu_usage_percent",
+    "__name__": "ah_cpu_usage_percent",
     "company_id": "acme",
     "server_id": "web-1",
 }

@@ -154,7 +154,7 @@ def _series() -> Iterable[Route]:
                 "metric",
                 "The metric's name, with or without `ah_`.",
                 {"type": "string", "minLength": 1, "maxLength": METRIC_CHARS_MAX},
-                example="ah_system_cpu_usage_percent",
+                example="ah_cpu_usage_percent",
                 required=True,
             ),
             query_parameter(
@@ -173,7 +173,8 @@ def _series() -> Iterable[Route]:
             ),
             query_parameter(
                 "step_ms",
-                f"From a point to the next, from {STEP_MS_MIN}.",
+                f"From a point to the next, from {STEP_MS_MIN}; from 30000 where samples are in "
+                "VictoriaMetrics: 400 under it.",
                 milliseconds("Milliseconds.", STEP_MS_MIN, default=STEP_MS),
                 example="30000",
             ),

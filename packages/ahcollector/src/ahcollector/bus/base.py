@@ -1,16 +1,6 @@
 """Batches between ingest and workers: the protocol.
 
-The law that every implementation keeps:
-
-* What `publish` returned from is handed to a subscriber at least once, as long as the backend lives
-  (the in-process bus lives as long as its process).
-* Order holds within a shard: entries of a shard are handed over one after the other, in the order
-  in which they were published, and a shard has one subscriber at a time.
-* An entry handed over is *held* until its delivery is acknowledged. A handler that raises has its
-  entry handed over again; the fifth failure makes it a dead letter and its neighbours flow on. What
-  is held when a subscription ends is handed to the next one, in the old order.
-* On a shared bus a process that dies costs what it held a try, since one of these entries may be
-  what it died of; see `Delivery.clear_tries`.
+The law that every implementation keeps is said in `ahcollector.bus`.
 """
 
 from __future__ import annotations
@@ -63,7 +53,9 @@ class StoredSeries:
 
     Attributes:
         labels: Pairs of name and value: ``__name__``, ``company_id`` and ``server_id`` first, then
-            the others sorted by name. The tuple is the identity of the series.
+            the others sorted by name. The tuple is the identity of the series. The name is the
+            stored one, as `ahwire.names.metric_name` makes it: ``ah_shop_orders``, not
+            ``shop.orders``. The bus and the stores take another one, and no range finds it.
         points: Pairs of Unix milliseconds and value, in the order in which they were sent.
     """
 
@@ -76,8 +68,12 @@ class SampleBatch:
     """What one accepted request brought, with the tenancy that the registry gave it.
 
     Attributes:
+        company_id: Whose it is; also in the labels of every series.
+        server_id: The server it is of; also in the labels. Decides the shard (`shard_for`).
+        agent_id: Who sent it.
         request_id: The id that the agent, the logs and the bus know the request by.
         received_at_ms: Receipt time, Unix milliseconds.
+        series: What it brought, in the order in which it was sent.
     """
 
     company_id: str
@@ -172,6 +168,7 @@ class BusDeadLetter:
         letter_id: Names it among the dead letters of its bus.
         batch: None when the entry cannot be read; such a letter cannot be replayed.
         shard: The shard it came by; None when the entry does not tell.
+        reason: What was wrong, as a text.
         dead_at: Unix seconds.
     """
 

@@ -1,14 +1,6 @@
 """Time series: the protocol of what stores samples and answers queries over them.
 
-The law that every implementation keeps:
-
-* A sample is identified by its series (all labels) and its timestamp in milliseconds; writing one
-  again changes nothing, so a write may be repeated whole.
-* Every query and every deletion names its company; nothing of another company can be in the answer.
-* Only finite values are stored. NaN and the infinities are left out and counted. Whole numbers up
-  to 2**53 and numbers of up to nine digits are kept as they are, all others to twelve digits at
-  least; an implementation may take -0.0 and what is next to nothing (under 1e-290) for 0.
-* What was written can be read soon, and an implementation says when.
+The law that every implementation keeps is said in `ahcollector.store`.
 """
 
 from __future__ import annotations
@@ -39,7 +31,16 @@ RANGE_POINTS_MAX: Final = 11_000
 
 
 class Aggregate(StrEnum):
-    """How the samples of one step become one point."""
+    """How the samples of one step become one point.
+
+    Attributes:
+        AVG: Their mean.
+        MIN: The least of them.
+        MAX: The greatest.
+        SUM: Their sum.
+        COUNT: How many there are.
+        LAST: The newest of them.
+    """
 
     AVG = "avg"
     MIN = "min"
@@ -64,7 +65,13 @@ class RangeSeries:
 
 @attrs.frozen(kw_only=True)
 class LatestSample:
-    """The newest sample of one series."""
+    """The newest sample of one series.
+
+    Attributes:
+        labels: All labels, in the stored order.
+        timestamp_ms: When it was taken, Unix milliseconds.
+        value: Its value.
+    """
 
     labels: tuple[tuple[str, str], ...]
     timestamp_ms: int
@@ -73,7 +80,13 @@ class LatestSample:
 
 @attrs.frozen(kw_only=True)
 class SeriesInfo:
-    """That a series exists, and over what time it has samples."""
+    """That a series exists, and over what time it has samples.
+
+    Attributes:
+        labels: All labels, in the stored order.
+        first_ms: When its oldest sample was taken, Unix milliseconds.
+        last_ms: When its newest one was.
+    """
 
     labels: tuple[tuple[str, str], ...]
     first_ms: int

@@ -1,6 +1,6 @@
 """Time series in VictoriaMetrics (single node), over its HTTP interface.
 
-What it adds to the law of `ahcollector.store.base`:
+What it adds to the law of `ahcollector.store`:
 
 * **Visible comes later.** A new sample of a known series can be read after about a second, a new
   series after about ten. `flush` shows everything at once, for tests and before a deletion.
@@ -390,7 +390,7 @@ class VictoriaMetricsStore:
         return warnings
 
     async def watch(self, *, interval_seconds: float = 60.0) -> None:
-        """Count and log what VictoriaMetrics drops in silence, until cancelled; see `DropWatch`."""
+        """Count and log what VictoriaMetrics itself says it dropped in silence, until cancelled."""
         await self.drops.run(interval_seconds=interval_seconds)
 
     async def _samples(self, expression: str, at_ms: int) -> list[RangeSeries]:
