@@ -53,7 +53,10 @@ def _gauge(name: str, text: str, *labels: str) -> Metric:
 
 
 INGEST_REQUESTS = _counter(
-    "ahc_ingest_requests_total", "Requests to the agent doors by the code of the answer.", "code"
+    "ahc_ingest_requests_total",
+    "Requests to the agent doors by the code of the answer: ok, or the X-AH-Code of a refusal "
+    "(unauthorized, rate_limited, unavailable …).",
+    "code",
 )
 INGEST_POINTS = _counter("ahc_ingest_points_total", "Points accepted and put on the bus.")
 INGEST_DROPPED_POINTS = _counter(
@@ -76,8 +79,17 @@ INGEST_BUDGET_FAILURES = _counter(
     "had could not be read), or forgotten (an agent went from memory before the store was told).",
     "call",
 )
-INGEST_ENROLL = _counter("ahc_ingest_enroll_total", "Enrolments by result.", "result")
-INGEST_BUS_DEPTH = _gauge("ahc_ingest_bus_depth", "Batches on the bus, all shards.")
+INGEST_ENROLL = _counter(
+    "ahc_ingest_enroll_total",
+    "Enrolments by result: ok, or the code of the refusal: license_invalid, token_used, "
+    "already_enrolled, binding_failed, rate_limited or unavailable.",
+    "result",
+)
+INGEST_BUS_DEPTH = _gauge(
+    "ahc_ingest_bus_depth",
+    "Batches that wait on the bus, all shards; held ones do not count. Of a bus that servers share "
+    "each shows all: take the maximum.",
+)
 REGISTRY_LOOKUPS = _counter(
     "ahc_registry_lookups_total",
     "Token look-ups: cache, store, hub, negative, miss, limited or error.",
@@ -100,9 +112,17 @@ LAST_FULL_SYNC = _gauge(
 LAST_SYNC = _gauge(
     "ahc_last_sync_timestamp_seconds", "When the registry last followed the hub to the end."
 )
-BUS_DEPTH = _gauge("ahc_bus_depth", "Batches on one shard of the bus.", "shard")
+BUS_DEPTH = _gauge(
+    "ahc_bus_depth",
+    "Batches that wait on one shard of the bus; held ones do not count. Of a bus that servers "
+    "share each shows all: take the maximum of a shard.",
+    "shard",
+)
 BUS_DEAD_LETTER = _counter(
-    "ahc_bus_dead_letter_total", "Bus entries set aside, by reason.", "reason"
+    "ahc_bus_dead_letter_total",
+    "Bus entries set aside, by reason: handler_failed (it raised five times), handler_died (the "
+    "process died, or its lease ended, in each of five tries) or unreadable.",
+    "reason",
 )
 BUS_DEAD_LETTERS_DROPPED = _counter(
     "ahc_bus_dead_letters_dropped_total", "Dead letters of the bus that made room for newer ones."
@@ -112,7 +132,8 @@ BUS_HELD = _gauge(
 )
 BUS_OLDEST_AGE = _gauge(
     "ahc_bus_oldest_age_seconds",
-    "Age of the oldest entry that a bus on NATS holds, as of the last sample; 0: it holds none.",
+    "Age of the oldest entry that a bus on NATS holds, as of the last sample; 0: it holds none. "
+    "Held ones count: some 15 s (tsdb.durable_after_seconds) are normal. Another bus: always 0.",
 )
 BUS_OVERDUE = _counter(
     "ahc_bus_overdue_total",
@@ -131,13 +152,21 @@ TSDB_SILENT_DROPS = _counter(
     "them, by reason; each process that watches it counts all.",
     "reason",
 )
-TSDB_WRITE_ERRORS = _counter("ahc_tsdb_write_errors_total", "Failed writes by kind.", "kind")
+TSDB_WRITE_ERRORS = _counter(
+    "ahc_tsdb_write_errors_total",
+    "Failed writes by kind: temporary (they are repeated), permanent (the store refuses a batch) "
+    "or unexpected.",
+    "kind",
+)
 TSDB_REWRITTEN = _counter(
     "ahc_tsdb_rewritten_total",
     "Batches that were written and are written again, because the store may have lost them.",
 )
 TSDB_BATCHES_DROPPED = _counter(
-    "ahc_tsdb_batches_dropped_total", "Batches the store refused for good, by reason.", "reason"
+    "ahc_tsdb_batches_dropped_total",
+    "Batches set aside as dead, by reason: refused (by the store, for good) or unexpected (its "
+    "write failed in an unexpected way five times).",
+    "reason",
 )
 WORKER_DEAD_BATCHES_DROPPED = _counter(
     "ahc_worker_dead_batches_dropped_total",
@@ -186,10 +215,16 @@ DETECTOR_TURN = _gauge(
 EVENTS_LOST = _counter("ahc_events_lost_total", "Events lost by type; must stay 0.", "type")
 OUTBOX_EVENTS_SENT = _counter("ahc_outbox_events_sent_total", "Events the hub took.")
 OUTBOX_SEND_FAILURES = _counter(
-    "ahc_outbox_send_failures_total", "Failed deliveries to the hub by kind.", "kind"
+    "ahc_outbox_send_failures_total",
+    "Failed deliveries to the hub by kind: temporary, permanent (the hub refuses a request), odd "
+    "(a 4xx without the hub's code), incomplete (it did not tell of each event), fenced or "
+    "lease_lost (another one sends), or outbox (which gave no answer).",
+    "kind",
 )
 OUTBOX_DEAD_LETTER = _counter(
-    "ahc_outbox_dead_letter_total", "Events set aside as dead letters, by reason.", "reason"
+    "ahc_outbox_dead_letter_total",
+    "Events set aside as dead letters, by reason: rejected, refused, expired or unreadable.",
+    "reason",
 )
 OUTBOX_DEPTH = _gauge("ahc_outbox_depth", "Events the hub has not yet taken.")
 OUTBOX_OLDEST_AGE = _gauge(

@@ -26,7 +26,7 @@ stale owner reads after it lost the lease, because it did not know yet, is found
 `claim_idle_seconds`; only such entries may come late.
 
 **Shares.** Workers that want the same shards get about the same number of them: who has more than
-its share gives up one at a time (see `_shares`). Each shows by a beacon, as long as a lease, that
+its share gives up one at a time. Each shows by a beacon, as long as a lease, that
 it lives. So after a worker was killed, others have its shards within a lease and a renewal.
 
 **Tries.** Redis counts a try when an entry is first read, and each further one is written down
