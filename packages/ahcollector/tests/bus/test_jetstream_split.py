@@ -41,34 +41,16 @@ def points_of(batches):
 def test_parts_are_small_and_together_they_are_the_batch_in_its_order(seed, lengths):
     batch = noisy(seed, *lengths)
     parts = split(batch, entry_bytes_max=5_000)
-    assert all(len(part.entry) <= 5_000 for part in parts)
-    batches = [decode(part.entry) for part in parts]
+    assert all(len(part) <= 5_000 for part in parts)
+    batches = [decode(part) for part in parts]
     assert points_of(batches) == points_of([batch])
     for one in batches:
         assert attrs.evolve(one, series=()) == attrs.evolve(batch, series=())
-    assert len({part.message_id for part in parts}) == len(parts)
-    # Sent again it is cut and named alike, whenever it was received.
-    again = split(attrs.evolve(batch, received_at_ms=1), entry_bytes_max=5_000)
-    assert [part.message_id for part in again] == [part.message_id for part in parts]
 
 
 def test_a_batch_that_fits_is_one_entry():
     [part] = split(batch_of(7), entry_bytes_max=900_000)
-    assert part.entry == encode(batch_of(7))
-
-
-def test_what_is_in_it_names_it_and_not_its_request_alone():
-    ids = {
-        split(batch, entry_bytes_max=900_000)[0].message_id
-        for batch in (
-            batch_of(1),
-            batch_of(2),
-            attrs.evolve(batch_of(1), request_id="other"),
-            attrs.evolve(batch_of(1), series=batch_of(2).series),
-            attrs.evolve(batch_of(1), company_id="other"),
-        )
-    }
-    assert len(ids) == 5
+    assert part == encode(batch_of(7))
 
 
 def test_labels_that_alone_are_too_large_are_refused():
@@ -87,7 +69,7 @@ def test_a_batch_too_large_to_be_compressed_at_once_is_cut_first(monkeypatch):
     batch = attrs.evolve(batch_of(1), series=(StoredSeries(labels=(), points=points),))
     parts = split(batch, entry_bytes_max=900_000)
     assert len(parts) == 2
-    assert [point for part in parts for point in decode(part.entry).series[0].points] == [*points]
+    assert [point for part in parts for point in decode(part).series[0].points] == [*points]
 
 
 def test_the_arithmetic_of_two_hours():

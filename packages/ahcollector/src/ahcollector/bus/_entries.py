@@ -32,7 +32,6 @@ import zlib
 from array import array
 from collections import defaultdict, deque
 from collections.abc import Iterable
-from hashlib import blake2b
 from itertools import chain, count, repeat
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception
@@ -43,7 +42,7 @@ from ahcollector.errors import BusError
 from ahwire.codec import ZstdFrames
 from ahwire.errors import WireError
 
-__all__ = ["PLAIN_BYTES_MAX", "decode", "encode", "fingerprint", "pack", "seal"]
+__all__ = ["PLAIN_BYTES_MAX", "decode", "encode", "pack", "seal"]
 
 PLAIN_BYTES_MAX: Final = 64 << 20
 """What an entry may be before it is compressed, in bytes: no entry of junk inflates to more."""
@@ -51,7 +50,6 @@ PLAIN_BYTES_MAX: Final = 64 << 20
 _VERSION: Final = 1
 _ENVELOPE: Final = Struct("<BI")
 _HEAD: Final = Struct("<qIIIII")
-_RECEIVED: Final = Struct("<q")
 _IDS: Final = 4
 # UTF-8 that also takes halves of characters: what a process can hold, its bus can carry.
 _CODEC: Final = ("utf-8", "surrogatepass")
@@ -127,14 +125,6 @@ def seal(plain: bytes) -> bytes:
     """Return the entry of what `pack` returned."""
     frame = _here.frames.pack(plain)
     return _ENVELOPE.pack(_VERSION, zlib.crc32(frame)) + frame
-
-
-def fingerprint(plain: bytes) -> str:
-    """Return what tells a batch from others: all that `pack` wrote but the time of its receipt.
-
-    So a batch that is sent again under the request id that it had is known for the same.
-    """
-    return blake2b(memoryview(plain)[_RECEIVED.size :], digest_size=16).hexdigest()
 
 
 def decode(entry: bytes) -> SampleBatch:

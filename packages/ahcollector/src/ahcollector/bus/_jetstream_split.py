@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import attrs
 
-from ahcollector.bus._entries import PLAIN_BYTES_MAX, fingerprint, pack, seal
+from ahcollector.bus._entries import PLAIN_BYTES_MAX, pack, seal
 from ahcollector.bus.base import SampleBatch, StoredSeries
 from ahcollector.errors import BusError
 
-__all__ = ["Part", "split"]
+__all__ = ["split"]
 
 
-@attrs.frozen(kw_only=True)
-class Part:
-    """One entry of a batch.
-
-    Attributes:
-        message_id: The same for the same series and points of the same request, whenever sent.
-    """
-
-    entry: bytes
-    message_id: str
-
-
-def split(batch: SampleBatch, *, entry_bytes_max: int) -> list[Part]:
+def split(batch: SampleBatch, *, entry_bytes_max: int) -> list[bytes]:
     """Return a batch as entries, each a batch of its own with the same ids, in the old order.
 
     It is cut between series, and where a series alone is too large between its points.
@@ -32,7 +20,7 @@ def split(batch: SampleBatch, *, entry_bytes_max: int) -> list[Part]:
         BusError: It cannot be an entry: a stamp is no int64, a value no number, or the labels of
             one series alone are too large.
     """
-    parts: list[Part] = []
+    parts: list[bytes] = []
     waiting = [batch]
     while waiting:
         one = waiting.pop()
@@ -40,7 +28,7 @@ def split(batch: SampleBatch, *, entry_bytes_max: int) -> list[Part]:
         if len(plain) <= PLAIN_BYTES_MAX:
             entry = seal(plain)
             if len(entry) <= entry_bytes_max:
-                parts.append(Part(entry=entry, message_id=fingerprint(plain)))
+                parts.append(entry)
                 continue
         # The first half is looked at next.
         waiting += reversed(_halves(one, entry_bytes_max))

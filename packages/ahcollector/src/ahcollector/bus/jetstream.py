@@ -7,11 +7,10 @@
 | `KV_{prefix}_bus` | KV bucket | `leases`: workers and shards; `tries.{n}`: of shard `n` |
 
 **Entries.** A batch is one entry, or several where it is larger than `entry_bytes_max`; each of
-those is a batch by itself. `publish` sends each once, under an id made of its content, by which
-JetStream knows it again for two minutes: where its answer was lost `BusError` is raised, and the
-same batch published again, with the request id that it had, is there once. (An agent that sends a
-batch again later, under another request id, writes the same samples at the same stamps, which
-changes nothing in a store.)
+those is a batch by itself. `publish` sends each once, and without an id by which JetStream would
+know it again: for two minutes it would also take a dead batch that is replayed for one it has, and
+drop it. Where an answer was lost `BusError` is raised, and the agent sends its batch again: the
+same samples at the same stamps, which change nothing in a store.
 
 **Full** is full: JetStream refuses what is over a limit of the stream (bytes, entries, entries of
 one shard), nothing expires, and nothing makes room for anything. Held entries count there, since
@@ -220,8 +219,8 @@ class JetStreamBus:
         """
         shard = shard_for(batch.server_id)
         await self._admit(shard)
-        for part in split(batch, entry_bytes_max=self._entry_bytes_max):
-            await self._put(shard, part.entry, part.message_id)
+        for entry in split(batch, entry_bytes_max=self._entry_bytes_max):
+            await self._put(shard, entry)
 
     async def _admit(self, shard: int) -> None:
         """Return when a shard takes an entry, as far as is known here; raise otherwise."""
@@ -238,11 +237,12 @@ class JetStreamBus:
                 "none, send the batch again later"
             )
 
-    async def _put(self, shard: int, entry: bytes, message_id: str) -> None:
+    async def _put(self, shard: int, entry: bytes, message_id: str | None = None) -> None:
         subject = self._names.shard(shard)
         self._depths.added(shard)
         try:
-            await self._api.put(subject, entry, {"Nats-Msg-Id": message_id})
+            headers = {} if message_id is None else {"Nats-Msg-Id": message_id}
+            await self._api.put(subject, entry, headers)
         except JetStreamRefusedError as error:
             if error.number == FULL:
                 raise BusFull(

@@ -44,6 +44,13 @@ class BusContract(BusReceipts):
         assert all(d.shard == shard_for(d.batch.server_id) and d.attempt == 1 for d in taken)
         assert not any(bus.depth().values())
 
+    async def test_the_same_batch_published_again_is_handed_over_again(self) -> None:
+        """A dead batch that is replayed is none that the bus has, however alike they are."""
+        bus = await self.new()
+        for _ in range(2):
+            await bus.publish(batch_of(0))
+            assert list(map(number_of, await self.take(bus, 1))) == [0]
+
     async def test_a_full_shard_refuses_at_once_and_others_do_not(self) -> None:
         """C8: nothing that was taken is pushed out to make room."""
         bus = await self.new(queue_batches_max=3)
