@@ -1,9 +1,9 @@
 """What a try of an entry is, step by step, with a shard and a handler of the test's own."""
 
-import anyio
 import pytest
 
 from ahcollector.bus import TRIES_MAX, _hand_over
+from ahcollector.bus._alone import Alone
 from ahcollector.bus._entries import encode
 from ahcollector.bus._hand_over import Entry, HandOver, Read, taken_over
 from ahcollector.errors import BusError
@@ -70,7 +70,7 @@ class Shard:
             metrics=NullMetrics(),
             retry_seconds=0.0,
             dead_max=1,
-            alone=anyio.Lock(),
+            alone=Alone(),
         ).run(entry)
 
 

@@ -4,7 +4,8 @@
 
 The batch of the number MARKED ends the process in its write, as a crash in a library does: nobody
 hears of it. The ledger has one line for each life and each write. Each life is a child that is
-forked when all is imported, so that a new one costs nothing. A write takes up to WRITE_SECONDS.
+forked when all is imported, so that a new one costs nothing. A write takes up to WRITE_SECONDS for
+each of its batches.
 """
 
 import os
@@ -28,7 +29,7 @@ class DeadlyStore:
 
     async def write(self, batches):
         numbers = [number_of(batch) for batch in batches]
-        await anyio.sleep(self.rng.random() * self.write_seconds)
+        await anyio.sleep(self.rng.random() * self.write_seconds * len(batches))
         if self.marked in numbers:
             os.write(self.ledger, f"died {' '.join(map(str, numbers))}\n".encode())
             os._exit(9)

@@ -110,7 +110,10 @@ async def test_a_batch_that_ends_the_process_in_its_write_is_set_aside(
 
 @pytest.mark.parametrize("write_seconds", [0.002, pytest.param(0.05, marks=pytest.mark.nightly)])
 async def test_killed_workers_make_no_dead_letter_of_what_is_innocent(scene, write_seconds):
-    """C9: 20 kills at random, while everything that was ever written is held, too."""
+    """C9: 20 kills at random, while everything that was ever written is held, too.
+
+    With slow writes most of it is unwritten at each kill, and is then written one by one.
+    """
     rng = random.Random(write_seconds)
     await scene.publish(range(400))
     scene.start(-1, durable_after_seconds=1_000.0, write_seconds=write_seconds)

@@ -7,11 +7,12 @@ from collections.abc import Collection
 from contextlib import nullcontext
 from typing import Protocol
 
-import anyio
 import attrs
 
 from ahcollector import metrics as names
+from ahcollector.bus._alone import Alone
 from ahcollector.bus._entries import decode
+from ahcollector.bus._ready import until_ready, writable
 from ahcollector.bus.base import ALONE_FROM, TRIES_MAX, Handler, SampleBatch
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError
@@ -202,7 +203,7 @@ class HandOver:
         metrics: Metrics,
         retry_seconds: float,
         dead_max: int,
-        alone: anyio.Lock,
+        alone: Alone,
     ) -> None:
         self._tenure = tenure
         self._streams = streams
@@ -216,11 +217,14 @@ class HandOver:
     async def run(self, entry: Entry) -> None:
         """Give one entry to the handler until it takes it, or has failed too often."""
         hand_over = self._tenure.hold(entry.read.entry_id)
+        if entry.is_suspect and entry.tries >= ALONE_FROM:
+            # Those of fewer tries come first, also those that are being read just now.
+            await self._clock.sleep(self._retry_seconds)
         while self._tenure.is_valid() and self._is_held(entry, hand_over):
             # When a process dies, all entries that are in a handler then have one more try. So an
             # entry that had two or more is tried while no other such one is, of any shard: those
             # that are innocent pass, and only the one that kills goes on counting.
-            async with self._alone if entry.is_suspect else nullcontext():
+            async with self._alone.turn(entry.tries) if entry.is_suspect else nullcontext():
                 is_done = await self._try(entry, hand_over)
             if is_done:
                 return
@@ -239,7 +243,9 @@ class HandOver:
                 text = f"the process ended, or its lease, in each of {entry.tries} tries"
                 await self._bury(entry, "handler_died", text)
                 return True
-            if not await self._begin(entry):
+            # Before it is counted: a process that dies while the handler only waits costs no try.
+            await until_ready(self._handler, self._tenure.shard)
+            if not (self._is_held(entry, hand_over) and await self._begin(entry)):
                 return True
         try:
             # Once the try is counted, for it may end the process, too.
@@ -311,6 +317,7 @@ class HandOver:
         self, entry: Entry, kind: str, reason: str, *, request_id: str | None = None
     ) -> None:
         entry_id = entry.read.entry_id
+        reason = writable(reason)
         told = {"shard": self._tenure.shard, "entry": entry_id.decode(), "error": reason}
         _log.error(
             "an entry of the bus is set aside",

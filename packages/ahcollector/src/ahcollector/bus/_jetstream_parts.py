@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import anyio
 import attrs
 
+from ahcollector.bus._alone import Alone
 from ahcollector.bus._jetstream_api import JetStreamApi
 from ahcollector.bus._jetstream_dead import JetStreamBusDeadLetters
 from ahcollector.bus._jetstream_setup import Names
@@ -42,7 +42,7 @@ class TenureParts:
     tag: str
     retry_seconds: float
     pull_seconds: float
-    alone: anyio.Lock
+    alone: Alone
     came: Callable[[int, float], None]
     changed: Callable[[], None]
     tell: Callable[[BusError], None]

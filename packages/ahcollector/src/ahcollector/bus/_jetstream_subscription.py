@@ -11,6 +11,7 @@ import attrs
 from anyio.abc import TaskGroup
 
 from ahcollector._trouble import Trouble
+from ahcollector.bus._alone import Alone
 from ahcollector.bus._jetstream_api import JetStreamApi
 from ahcollector.bus._jetstream_dead import JetStreamBusDeadLetters
 from ahcollector.bus._jetstream_leases import JetStreamLeases
@@ -97,7 +98,7 @@ class JetStreamSubscription:
             tag=worker[:6],
             retry_seconds=settings.retry_seconds,
             pull_seconds=settings.pull_seconds,
-            alone=anyio.Lock(),
+            alone=Alone(),
             came=came,
             changed=self._wake,
             tell=self._tell,

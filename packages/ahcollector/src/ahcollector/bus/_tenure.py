@@ -10,6 +10,7 @@ from typing import Final
 import anyio
 import attrs
 
+from ahcollector.bus._alone import Alone
 from ahcollector.bus._hand_over import Entry, HandOver, Read, once_more, taken_over
 from ahcollector.bus._streams import Settlement, ShardStreams, id_of, place_of
 from ahcollector.bus.base import Handler
@@ -73,7 +74,7 @@ class Tenure:
         clock: AsyncClock,
         metrics: Metrics,
         settings: TenureSettings,
-        alone: anyio.Lock,
+        alone: Alone,
         came: Callable[[int, int], None],
         changed: Callable[[], None],
     ) -> None:
