@@ -94,6 +94,33 @@ def test_what_contradicts_itself_is_refused_with_the_way_out(data, told):
     assert "canary" not in found
 
 
+def test_what_contradicts_itself_is_told_beside_other_problems():
+    found = problems(
+        {"bus": {"backend": "redis"}, "tsdb": {"retention_days": 0}, "log": {"level": "loud"}}
+    )
+    names = {one.partition(":")[0] for one in found}
+    assert len(found) == 3
+    assert names == {"tsdb.retention_days", "log.level", "bus.backend"}
+
+
+@pytest.mark.parametrize(
+    ("data", "environment", "told"),
+    [
+        ({"bus": {"backend": "redis"}, "redis": {"addr": "nowhere"}}, {}, "redis.addr"),
+        ({"bus": {"backend": "redis"}, "redis": {"adr": "a:1"}}, {}, "redis.adr"),
+        ({"bus": {"backend": "redis"}, "redis": "a:1"}, {}, "redis"),
+        ({"bus": {"backend": "redis"}}, {"AHC_REDIS_ADR": "a:1"}, "AHC_REDIS_ADR"),
+        ({"bus": {"backend": "redis"}, "rediss": {"addr": "a:1"}}, {}, "rediss"),
+        ({"worker": {"shards": "0-31"}, "redis": {"addr": "nowhere"}}, {}, "redis.addr"),
+        ({"worker": {"shards": "0-31"}, "bus": {"backend": "rediss"}}, {}, "bus.backend"),
+        ({"tsdb": {"username": "u", "password": 1}}, {}, "tsdb.password"),
+    ],
+)
+def test_what_another_problem_may_mend_is_not_told_as_a_contradiction(data, environment, told):
+    [found] = problems(data, environment)
+    assert found.startswith(f"{told}: ")
+
+
 def test_what_is_read_from_a_file_is_read_from_variables(tmp_path):
     path = tmp_path / "server.yaml"
     path.write_text(

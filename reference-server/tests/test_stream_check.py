@@ -1,13 +1,16 @@
 """`ah-server check` with VictoriaMetrics and the bus: what it names, and how a start waits."""
 
 import logging
+import socket
 import uuid
+from itertools import pairwise
 
 import pytest
 from servers import FREE, clean_environment, running
 
 from ah_server.cli import main
 from ah_server.errors import DependencyError
+from ah_server.state_directory import StateDirectory
 from ah_server.wiring import Seams
 from ahcollector.clock import SystemClock
 from ahcollector.store._victoria_http import VictoriaHttp
@@ -233,7 +236,12 @@ async def test_a_start_waits_a_minute_for_a_store_and_says_so(tmp_path, caplog):
     assert f"tsdb.url: {NOBODY} cannot be used" in str(caught.value)
     assert clock.monotonic() - began >= 60
     waits = [one for one in caplog.records if one.message == "waiting for VictoriaMetrics"]
-    assert len(waits) >= 59
+    # It looks each second, and says so at once and every ten.
+    assert clock.slept >= 50
+    left = [one.seconds_left for one in waits]
+    assert left[0] == 60
+    assert 5 <= len(left) <= 6
+    assert all(10 <= one - next_one <= 12 for one, next_one in pairwise(left))
     assert {one.levelno for one in waits} == {logging.WARNING}
 
 
@@ -279,3 +287,45 @@ async def test_a_redis_that_goes_while_the_store_is_waited_for_is_waited_for_too
     ) as server:
         assert (await server.page("ingest", "/readyz")).status_code == 200
     assert any(one.message == "waiting for Redis" for one in caplog.records)
+
+
+def test_all_that_is_away_is_named_at_once(check):
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = mute.getsockname()[1]
+    code, out, err = check(
+        AHC_REDIS_ADDR=f"127.0.0.1:{port}",
+        AHC_TSDB_URL=NOBODY,
+        AHC_BUS_BACKEND="jetstream",
+        AHC_NATS_URL="nats://127.0.0.1:1",
+        AHC_HUB_BASE_URL=NOBODY,
+        AHC_HUB_TOKEN="some-16-characters",
+        AHC_NOTIFY_MAIL_HOST="127.0.0.1",
+        AHC_NOTIFY_MAIL_PORT="1",
+        AHC_NOTIFY_MAIL_SENDER="a@example.test",
+    )
+    assert (code, out) == (3, "")
+    named = [line.split()[1] for line in err.splitlines() if line.startswith("ah-server: ")]
+    assert named == ["redis.addr:", "tsdb.url:", "nats.url:", "hub.base_url:", "notify.mail.host:"]
+
+
+def test_beside_a_server_that_runs_the_services_are_reached_all_the_same(
+    check, victoria_metrics, tmp_path
+):
+    """It has the ports and the state directory, which is told, each of them."""
+    holder = StateDirectory.open(tmp_path / "state")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
+        taken = [f"127.0.0.1:{door.getsockname()[1]}" for door in (one, other)]
+        code, out, err = check(
+            AHC_TSDB_URL=victoria_metrics.url,
+            AHC_INGEST_LISTEN=taken[0],
+            AHC_NOTIFY_LISTEN=taken[1],
+        )
+    holder.close()
+    assert code == 4
+    assert f"ingest.listen: another program listens on {taken[0]}" in err
+    assert f"notify.listen: another program listens on {taken[1]}" in err
+    assert f"state_dir {tmp_path / 'state'} is in use by process" in err
+    assert out.startswith(f"ok  tsdb {victoria_metrics.url} ")

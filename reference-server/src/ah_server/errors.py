@@ -61,3 +61,10 @@ class ServiceFailedError(ServerError):
 
 class CheckFailedError(ServerError):
     """Something that was to be proved did not hold."""
+
+
+def joined(problems: Sequence[ServerError]) -> ServerError:
+    """All problems as one error of the first one's class; there is one at least."""
+    lines = tuple(dict.fromkeys(line for error in problems for line in error.problems))
+    kind = type(problems[0])
+    return SettingsError(lines) if issubclass(kind, SettingsError) else kind(*lines)

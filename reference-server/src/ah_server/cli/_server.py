@@ -7,11 +7,12 @@ import sys
 from typing import Any
 
 from ah_server._about import host_id
+from ah_server.check import check
 from ah_server.cli._printing import add_json_option, print_rows
 from ah_server.connections import raise_descriptor_limit
 from ah_server.errors import ServerError, SettingsError
 from ah_server.logs import configure_logs
-from ah_server.run import check, serve
+from ah_server.run import serve
 from ah_server.settings import setting_lines
 from ah_server.wiring import Assembly
 
@@ -112,8 +113,12 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 async def _check(options: argparse.Namespace) -> int:
-    for line in await check(options.settings):
+    checked = await check(options.settings)
+    for line in checked.found:
         print(f"ok  {line}")
+    if checked.error is not None:
+        sys.stdout.flush()
+        raise checked.error
     return 0
 
 

@@ -46,7 +46,9 @@ def settings_from(data: Mapping[str, Any], environment: Mapping[str, str]) -> Se
     reader = _Reader(environment)
     settings = reader.section(ServerSettings, data, ())
     reader.refuse_unknown_variables()
-    problems = reader.problems or contradictions(settings)
+    problems = reader.problems + [
+        sentence for sentence in contradictions(settings) if not reader.doubts(sentence)
+    ]
     if problems:
         raise SettingsError(problems)
     return typing.cast("ServerSettings", settings)
@@ -59,6 +61,17 @@ class _Reader:
         self._environment = environment
         self._variables = {_CONFIG_VARIABLE}
         self.problems: list[str] = []
+        # Settings, and with a dot at the end sections, of which nobody knows what was meant.
+        self._doubtful: set[str] = set()
+
+    def doubts(self, contradiction: str) -> bool:
+        """Whether a contradiction may be none once the other problems are mended."""
+        where = contradiction.partition(":")[0]
+        # What is the bus and the outbox follows from these, which the sentence may not name.
+        follows = where.startswith(("bus.", "worker.", "outbox.")) and any(
+            name.startswith(("bus.", "redis.", "nats.", "outbox.")) for name in self._doubtful
+        )
+        return follows or any(name in contradiction for name in self._doubtful)
 
     def section(self, model: type, data: Any, path: tuple[str, ...]) -> Any:
         if data is None:
@@ -66,6 +79,7 @@ class _Reader:
         if not isinstance(data, Mapping):
             # What stands there is not shown: under admin or hub it may be a token.
             self.problems.append(f"{'.'.join(path)}: expected a mapping of settings below it")
+            self._doubtful.add("".join(f"{name}." for name in path))
             data = {}
         fields = attrs.fields_dict(model)
         hints = typing.get_type_hints(model)
@@ -102,6 +116,8 @@ class _Reader:
         self._refuse(sorted(unknown), self._variables, ())
 
     def _refuse(self, unknown: list[Any], known: Collection[str], path: tuple[str, ...]) -> None:
+        if unknown:
+            self._doubtful.add("".join(f"{name}." for name in path))
         for key in unknown[:_UNKNOWN_NAMES_MAX]:
             near = difflib.get_close_matches(str(key)[:80], sorted(known), n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
@@ -135,6 +151,7 @@ class _Reader:
         except ValueError as error:
             told = f"{dotted}: {shown(value)} cannot be used: {error}"
             self.problems.append(told if source is None else f"{told} (from {variable})")
+            self._doubtful.add(dotted)
             return field.default
         return usable
 
@@ -165,6 +182,7 @@ class _Reader:
                 field.metadata["check"](value)
         except ValueError as error:
             self.problems.append(f"{dotted}: {error}")
+            self._doubtful.add(dotted)
             return default
         return Secret(value)
 

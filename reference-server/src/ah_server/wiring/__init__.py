@@ -4,6 +4,7 @@ from ah_server.wiring._assembly import Assembly, assembled
 from ah_server.wiring._hub import HubSide
 from ah_server.wiring._identities import CollectorSide
 from ah_server.wiring._notify import NotifySide
+from ah_server.wiring._reach import reach_each
 from ah_server.wiring._samples import victoria_metrics
 from ah_server.wiring._seams import Seams
 
@@ -14,5 +15,6 @@ __all__ = [
     "NotifySide",
     "Seams",
     "assembled",
+    "reach_each",
     "victoria_metrics",
 ]

@@ -16,7 +16,12 @@ from ah_server.wiring._door import checks_of, open_door_of
 from ah_server.wiring._identities import CollectorSide
 from ah_server.wiring._outbox import outbox_of
 from ah_server.wiring._patience import reached
-from ah_server.wiring._redis import is_redis_away, redis_loops, shared_redis
+from ah_server.wiring._redis import (
+    found_of_redis,
+    is_redis_away,
+    redis_loops,
+    shared_redis,
+)
 from ah_server.wiring._samples import samples_of
 from ah_server.wiring._seams import Doors, Seams, web
 from ah_server.wiring._stream import (
@@ -117,15 +122,8 @@ async def collector_side(
 
 def found_of(settings: ServerSettings, side: CollectorSide) -> tuple[str, ...]:
     """A line for each service of the collector's that was reached."""
-    found = []
-    if side.redis is not None:
-        keeps = (
-            "does not tell its maxmemory-policy: see that it is noeviction"
-            if side.redis.policy is None
-            else "evicts nothing"
-        )
-        found.append(f"redis {settings.redis.addr} takes what is written and {keeps}")
-    return (*found, *(line for line in (side.carrier.found, side.samples.found) if line))
+    redis = found_of_redis(settings.redis, side.redis)
+    return tuple(line for line in (redis, side.carrier.found, side.samples.found) if line)
 
 
 async def _with_shared_time(

@@ -11,6 +11,7 @@ _log = logging.getLogger("ah_server.wiring")
 
 _WAIT_SECONDS = 60.0
 _AGAIN_SECONDS = 1.0
+_TOLD_EACH_SECONDS = 10.0
 T = TypeVar("T")
 
 
@@ -21,7 +22,9 @@ async def reached(
     *,
     away: Callable[[CollectorError], bool],
 ) -> T:
-    """Looks until it works, for a minute at most with a line in the log for each time.
+    """Looks until it works, each second of a minute at most.
+
+    The log has a line at once and every 10 s.
 
     Args:
         what: what is waited for, for the log.
@@ -34,6 +37,7 @@ async def reached(
             once.
     """
     began = seams.clock.monotonic()
+    told: float | None = None
     while True:
         try:
             return await look()
@@ -41,9 +45,11 @@ async def reached(
             waited = seams.clock.monotonic() - began
             if not seams.patient or not away(error) or waited >= _WAIT_SECONDS:
                 raise
-            _log.warning(
-                "waiting for %s",
-                what,
-                extra={"seconds_left": round(_WAIT_SECONDS - waited), "error": str(error)},
-            )
+            if told is None or waited - told >= _TOLD_EACH_SECONDS:
+                told = waited
+                _log.warning(
+                    "waiting for %s",
+                    what,
+                    extra={"seconds_left": round(_WAIT_SECONDS - waited), "error": str(error)},
+                )
             await seams.clock.sleep(_AGAIN_SECONDS)

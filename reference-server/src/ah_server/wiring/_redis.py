@@ -67,6 +67,18 @@ def redis_config(settings: RedisSettings, addr: Address) -> RedisConfig:
     )
 
 
+def found_of_redis(settings: RedisSettings, redis: RedisClient | None) -> str:
+    """What the check of Redis found, as a line; empty where none is set."""
+    if redis is None:
+        return ""
+    keeps = (
+        "does not tell its maxmemory-policy: see that it is noeviction"
+        if redis.policy is None
+        else "evicts nothing"
+    )
+    return f"redis {settings.addr} takes what is written and {keeps}"
+
+
 def redis_loops(redis: RedisClient | None) -> tuple[Part, ...]:
     """What looks whether a Redis that was found fit stays so."""
     return () if redis is None else (Loop(name="redis policy", body=redis.watch),)

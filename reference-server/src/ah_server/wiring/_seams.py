@@ -10,7 +10,7 @@ import attrs
 import sqlalchemy.exc
 
 from ah_server.connections import fair_share
-from ah_server.errors import StateDirectoryError
+from ah_server.errors import ServerError, StateDirectoryError, joined
 from ah_server.parts import Part
 from ah_server.settings import Address, ServerSettings
 from ah_server.web_server import Application, WebServer, bind
@@ -43,17 +43,31 @@ class Seams:
 
 
 def bind_all(settings: ServerSettings, stack: AsyncExitStack) -> Doors:
+    """Binds all doors.
+
+    Raises:
+        ServerError: some cannot be bound; all of those are named, with the class of the first.
+    """
+    problems: list[ServerError] = []
+
     def open_door(address: Address, setting: str) -> socket.socket:
-        return stack.enter_context(bind(address, setting))
+        try:
+            return stack.enter_context(bind(address, setting))
+        except ServerError as error:
+            problems.append(error)
+            return stack.enter_context(socket.socket())
 
     plays_hub = not settings.hub.base_url
-    return Doors(
+    doors = Doors(
         ingest=open_door(settings.ingest.listen, "ingest.listen"),
         admin=open_door(settings.admin.listen, "admin.listen"),
         hub=open_door(settings.hub.listen, "hub.listen") if plays_hub else None,
         console=open_door(settings.console.listen, "console.listen"),
         notify=open_door(settings.notify.listen, "notify.listen"),
     )
+    if problems:
+        raise joined(problems)
+    return doors
 
 
 def web(name: str, app: Application, door: socket.socket) -> WebServer:
