@@ -130,6 +130,12 @@ BUS_DEAD_LETTERS_DROPPED = _counter(
 BUS_HELD = _gauge(
     "ahc_bus_held", "Bus entries handed over in this process and not acknowledged yet."
 )
+BUS_STRANGE = _counter(
+    "ahc_bus_strange_total",
+    "Times that a look at the bus's shared state found what no worker wrote there, by key: "
+    "workers, wants, lease, fence, group, stream, table or tries.",
+    "key",
+)
 BUS_OLDEST_AGE = _gauge(
     "ahc_bus_oldest_age_seconds",
     "Age of the oldest entry that a bus on NATS holds, as of the last sample; 0: it holds none. "

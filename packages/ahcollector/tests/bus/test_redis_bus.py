@@ -42,7 +42,7 @@ async def test_an_entry_whose_reply_was_lost_is_there_once_and_the_publisher_kno
     bus = buses(client=client)
     await bus.publish(batch_of(0))
     client.loses = "XADD"
-    with pytest.raises(BusError, match="cannot put an entry on the bus"):
+    with pytest.raises(BusError, match=r"cannot put an entry on .*bus:s:\d+: "):
         await bus.publish(batch_of(1))
     assert await client.call("XLEN", stream(client)) == 2
     async with subscribed(bus, hands := Hands()):
@@ -374,7 +374,7 @@ async def test_replies_of_two_and_of_three_elements_are_read(buses, third):
     fake = (
         "local redis = {call = function(name)"
         " if name == 'GET' then return 'lease' end"
-        f" return {{'5-0', {{'1-1', false, '2-2'}}{third}}} end}}\n"
+        f" return {{'5-0', {{'1-1', false, '2-2'}}{third}}} end}} redis.pcall = redis.call\n"
     )
     script = Script.of("fake", fake + _scripts()["sweep"].body)
     reply = await client.run(script, keys=["k"], args=["", 1, "lease", 30_000, "0-0", 10])

@@ -7,6 +7,8 @@ and so knows how many went.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Awaitable, Callable, Collection
 from hashlib import blake2b
 from typing import Final
@@ -23,6 +25,7 @@ __all__ = ["JetStreamBusDeadLetters"]
 
 _REASON_CHARACTERS_MAX: Final = 1_000
 _PLACE_DIGITS_MAX: Final = 18
+_SHARD: Final = re.compile(r"[0-9]{1,2}", re.ASCII)
 _ID: Final = "Nats-Msg-Id"
 
 
@@ -179,7 +182,7 @@ def _letter(kept: Kept) -> BusDeadLetter:
     return BusDeadLetter(
         letter_id=str(kept.seq),
         batch=batch,
-        shard=int(shard) if shard.isdigit() and int(shard) < SHARDS else None,
+        shard=int(shard) if _SHARD.fullmatch(shard) and int(shard) < SHARDS else None,
         reason=unquote(kept.headers.get("Ah-Reason", "")),
         dead_at=_seconds(kept.headers.get("Ah-At", "")),
     )
@@ -187,6 +190,7 @@ def _letter(kept: Kept) -> BusDeadLetter:
 
 def _seconds(text: str) -> float:
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
         return 0.0
+    return seconds if math.isfinite(seconds) else 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import Final
 
@@ -30,6 +30,7 @@ class Leases:
         worker: A name that no other subscription of any process has.
         wants: The shards to take.
         begin: Makes the tenure of a shard that was won, and lets it work.
+        found: Told by each round what no worker wrote; of most rounds nothing.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Leases:
         lease_seconds: float,
         begin: Callable[[Taken, float], Tenure],
         give_up: Callable[[Tenure], None],
+        found: Callable[[Sequence[tuple[str, str]]], None],
     ) -> None:
         self.worker = worker
         self.tenures: dict[int, Tenure] = {}
@@ -53,6 +55,7 @@ class Leases:
         self._lease_ms = round(lease_seconds * 1000)
         self._begin = begin
         self._give_up = give_up
+        self._found = found
         self._free: frozenset[int] = frozenset()
         self._interrupted: dict[tuple[int, bytes], int] = {}
 
@@ -68,6 +71,7 @@ class Leases:
         look = await self._streams.look(
             self.worker, wants=self._wants, lease_ms=self._lease_ms, held=held
         )
+        self._found(look.strange)
         for shard, lease in held.items():
             tenure = self.tenures.get(shard)
             if tenure is None or tenure.lease != lease:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing
@@ -16,6 +17,7 @@ from ahcollector.errors import BusError, BusFull
 __all__ = ["RedisBusDeadLetters"]
 
 _ID: Final = re.compile(r"[0-9]{1,19}-[0-9]{1,19}", re.ASCII)
+_SHARD: Final = re.compile(rb"[0-9]{1,2}")
 _PAGE: Final = 100
 _PURGE_MAX: Final = 1_000
 
@@ -132,7 +134,7 @@ def _letter(letter_id: str, fields: dict[bytes, bytes]) -> BusDeadLetter:
     return BusDeadLetter(
         letter_id=letter_id,
         batch=batch,
-        shard=int(shard) if shard.isdigit() and int(shard) < SHARDS else None,
+        shard=int(shard) if _SHARD.fullmatch(shard) and int(shard) < SHARDS else None,
         reason=fields.get(b"reason", b"").decode("utf-8", "replace"),
         dead_at=_seconds(fields.get(b"at", b"")),
     )
@@ -140,6 +142,7 @@ def _letter(letter_id: str, fields: dict[bytes, bytes]) -> BusDeadLetter:
 
 def _seconds(text: bytes) -> float:
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
         return 0.0
+    return seconds if math.isfinite(seconds) else 0.0

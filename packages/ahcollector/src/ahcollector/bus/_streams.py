@@ -31,11 +31,13 @@ class Look:
         lost: Shards of its own whose lease is gone.
         wants: Live workers and the shards that each would take.
         owners: Held shards and their workers.
+        strange: What no worker wrote: the kind of its key, and a text that names it.
     """
 
     lost: frozenset[int]
     wants: Mapping[str, frozenset[int]]
     owners: Mapping[int, str]
+    strange: Sequence[tuple[str, str]] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -81,15 +83,19 @@ class ShardStreams:
         self._client = client
 
     async def add(self, entries: Sequence[tuple[int, bytes]]) -> Mapping[int, BusError]:
-        """Append each entry to its shard, with one command; no place of it fails alone."""
+        """Append each entry to its shard, with one command; return errors of single places."""
         if len(entries) == 1:
             [(shard, data)] = entries
-            with _translated("put an entry on the bus"):
+            with _translated(f"put an entry on {self._stream(shard)}"):
                 await self._client.call("XADD", self._stream(shard), "*", _FIELD, data)
-        else:
-            flat = [part for entry in entries for part in entry]
-            await self._run("add", "put entries on the bus", *flat)
-        return {}
+            return {}
+        flat = [part for entry in entries for part in entry]
+        failures = await self._run("add", "put entries on the bus", *flat)
+        return {
+            place: BusError(f"bus: cannot put an entry on {self._stream(shard)}: {_text(failure)}")
+            for place, ((shard, _), failure) in enumerate(zip(entries, failures, strict=True))
+            if failure
+        }
 
     async def depths(self) -> list[int]:
         """Return how many entries of each shard nobody has read."""
@@ -120,9 +126,10 @@ class ShardStreams:
         """Show that a worker lives, renew its leases, and see the others."""
         flat = [part for shard, lease in held.items() for part in (shard, lease)]
         words = ",".join(map(str, sorted(wants)))
-        lost, beacons, leases = await self._run(
+        lost, beacons, leases, strange = await self._run(
             "look", "renew leases of shards", worker, words, lease_ms, *flat
         )
+        notes = [_text(part) for part in strange]
         names = [_text(part) for part in beacons]
         return Look(
             lost=frozenset(lost),
@@ -135,6 +142,7 @@ class ShardStreams:
                 for shard, lease in enumerate(leases)
                 if lease is not None
             },
+            strange=tuple(zip(notes[::2], notes[1::2], strict=True)),
         )
 
     async def take(self, worker: str, shards: Sequence[int], *, lease_ms: int) -> list[Taken]:

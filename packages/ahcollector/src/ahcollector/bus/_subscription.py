@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import anyio
 import attrs
 from anyio.abc import TaskGroup
 
+from ahcollector import metrics as names
 from ahcollector._trouble import Trouble
-from ahcollector.bus._alone import Alone
 from ahcollector.bus._depths import Depths
 from ahcollector.bus._leases import Leases
 from ahcollector.bus._streams import Settlement, ShardStreams, Taken
@@ -25,6 +25,7 @@ from ahcollector.redis import RedisClient
 __all__ = ["Subscription", "SubscriptionSettings"]
 
 _SETTLE_ENTRIES_MAX: Final = 2_000
+_STRANGE_SHOWN: Final = 5
 _log = logging.getLogger("ahcollector.bus")
 
 
@@ -78,9 +79,14 @@ class Subscription:
         self._tasks: TaskGroup | None = None
         self._changed = anyio.Event()
         self._settling = anyio.Lock()
-        self._alone = Alone()
+        self._alone = anyio.Lock()
         self._looked = anyio.Event()
         self._trouble = Trouble(_log, "the bus cannot be read", "the bus is read again")
+        self._strange = Trouble(
+            _log,
+            "the bus has keys that no worker wrote so: they count for nothing",
+            "the keys of the bus are in order again",
+        )
         self._leases = Leases(
             worker=worker,
             wants=shards,
@@ -89,6 +95,7 @@ class Subscription:
             lease_seconds=settings.lease_seconds,
             begin=self._begin,
             give_up=self._give_up,
+            found=self._found,
         )
 
     def queued(self, shard: int) -> int:
@@ -180,10 +187,20 @@ class Subscription:
                 self._leases.drop_ended()
                 pause = self._leases.retry_seconds
             else:
-                self._trouble.is_over()
+                if not any(tenure.is_in_doubt for tenure in self._leases.tenures.values()):
+                    self._trouble.is_over()
                 self._looked.set()
             self._wake()
             await self._clock.sleep(pause)
+
+    def _found(self, strange: Sequence[tuple[str, str]]) -> None:
+        for kind, _ in strange:
+            self._metrics.inc(names.BUS_STRANGE, key=kind)
+        if strange:
+            texts = [text for _, text in strange[:_STRANGE_SHOWN]]
+            self._strange.goes_on(self._clock.monotonic(), {"error": "; ".join(texts)})
+        else:
+            self._strange.is_over()
 
     async def _drained(self) -> None:
         """Return when the bus is closed and every shard that is ours was found empty."""

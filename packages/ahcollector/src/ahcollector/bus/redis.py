@@ -44,6 +44,16 @@ leaves entries that are handed over once more.
 **Again.** An entry that is asked for again stays pending and leaves the memory of this process: it
 is read anew by its id when its turn comes, some at a time, and its tries begin at one.
 
+**Full.** A Redis at its ``maxmemory`` refuses to publish and to replay, and nothing else: leases
+are renewed and taken, and what waits is read and acknowledged, which makes room again.
+
+**Strange keys.** Every look of a worker, between a fifteenth and a third of a lease after the last
+one, sees what no worker wrote, tells of it in the log and counts it. A stream or group that
+somebody deleted is made anew and read from its beginning. A text that is no lease ends with the
+time of one, what names no worker or no shards is taken out, and what is no fence counts for
+nothing. Keys of a wrong type stay as they are, for they may be somebody's: a shard is not read as
+long as its stream or its lease is none, and the others go on.
+
 Durability is that of Redis: with ``appendfsync everysec`` up to two seconds of accepted batches may
 be lost at a power cut, with ``always`` none.
 """
