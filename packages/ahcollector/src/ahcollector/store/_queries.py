@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MARK", "seconds", "seen_end_ms", "union"]
+__all__ = ["EARLIEST_MS", "MARK", "asked_start_ms", "between", "seconds", "seen_end_ms", "union"]
 
 MARK: Final = "__ah"
 """The label that tells the parts of a union apart; no label of an agent begins with ``__``."""
+
+EARLIEST_MS: Final = 5 * 365 * 86_400_000
+"""No question begins before: VictoriaMetrics answers nothing to one from 1970 to a day to come."""
 
 # It hides the newest half minute of a range whose step is under a minute.
 _HIDING_STEP_MS: Final = 60_000
@@ -23,6 +26,16 @@ def seconds(ms: int) -> str:
     """
     hundredths = ms * 100 + 25
     return f"{hundredths // 100_000}.{hundredths % 100_000:05d}"
+
+
+def between(start_ms: int, end_ms: int) -> dict[str, str]:
+    """Return the times of a question about all that is between two instants."""
+    return {"start": seconds(start_ms), "end": seconds(end_ms)}
+
+
+def asked_start_ms(start_ms: int, step_ms: int) -> int:
+    """Return the first instant of a range that can be asked for: one of its own."""
+    return start_ms + max(0, -(-(EARLIEST_MS - start_ms) // step_ms)) * step_ms
 
 
 def seen_end_ms(last_ms: int, step_ms: int, now_ms: int) -> int:

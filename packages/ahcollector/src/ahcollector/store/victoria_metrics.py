@@ -29,10 +29,10 @@ from ahcollector.bus.base import SampleBatch
 from ahcollector.clock import AsyncClock, SystemClock
 from ahcollector.errors import PermanentStoreError, TemporaryStoreError
 from ahcollector.metrics import Metrics, NullMetrics
+from ahcollector.store import _queries as queries
 from ahcollector.store import _victoria_answers as answers
 from ahcollector.store._deletion import Deletion
 from ahcollector.store._lines import Window, check_labels, kept_series
-from ahcollector.store._queries import MARK, seconds, seen_end_ms, union
 from ahcollector.store._range_plan import Source, range_expression, range_sources
 from ahcollector.store._refusals import check_range, check_tenant
 from ahcollector.store._rollup_rules import rollup_rules
@@ -49,13 +49,10 @@ from ahwire.names import metric_name
 
 __all__ = ["VictoriaMetricsStore", "rollup_rules"]
 
-_DAY_MS: Final = 86_400_000
 _PREFIX: Final = "ah_"
 _LATEST_MS: Final = 600_000
 # It drops what is further ahead; and no sample is newer, so queries for all end there.
 _AHEAD_MS: Final = round(AHEAD_SECONDS_MAX * 1000)
-# It answers nothing to what reaches from the beginning of 1970 to a day that has not come.
-_EARLIEST_MS: Final = 5 * 365 * _DAY_MS
 # To here the newest sample is looked for among all samples, in one step that nothing can divide.
 _ALL_SAMPLES_MS: Final = 3_600_000
 
@@ -149,7 +146,7 @@ class VictoriaMetricsStore:
         self._deletion = Deletion(
             stores=(self._http, self._long) if long_url else (self._http,),
             flush=self.flush,
-            start_ms=_EARLIEST_MS,
+            start_ms=queries.EARLIEST_MS,
             end_ms=lambda: self._now_ms() + _AHEAD_MS,
         )
         self.drops = DropWatch(page=self._page, clock=self._clock, metrics=self._metrics)
@@ -238,9 +235,9 @@ class VictoriaMetricsStore:
                         step_ms=step_ms,
                         aggregate=aggregate,
                     ),
-                    "start": seconds(start_ms),
-                    "end": seconds(seen_end_ms(last_ms, step_ms, now_ms)),
-                    "step": seconds(step_ms),
+                    "start": queries.seconds(queries.asked_start_ms(start_ms, step_ms)),
+                    "end": queries.seconds(queries.seen_end_ms(last_ms, step_ms, now_ms)),
+                    "step": queries.seconds(step_ms),
                     # Without it times are moved, and what was read before comes from a cache.
                     "nocache": "1",
                 },
@@ -257,7 +254,7 @@ class VictoriaMetricsStore:
         now_ms = self._now_ms()
         if since_ms is None:
             since_ms = now_ms - _LATEST_MS
-        since_ms = max(since_ms, _EARLIEST_MS)
+        since_ms = max(since_ms, queries.EARLIEST_MS)
         end_ms = max(now_ms + _AHEAD_MS, since_ms)
         chosen = selector(company_id, server_id=server_id, rollups=False)
         window = f"{chosen}[{end_ms - since_ms + 1}ms]"
@@ -265,23 +262,25 @@ class VictoriaMetricsStore:
             body = await self._instant_query(window, end_ms)
             return understood(body, answers.read_newest, since_ms=since_ms)
         body = await self._instant_query(
-            union(value=f"last_over_time({window})", time=f"tlast_over_time({window})"), end_ms
+            queries.union(value=f"last_over_time({window})", time=f"tlast_over_time({window})"),
+            end_ms,
         )
-        return understood(body, answers.read_latest, mark=MARK)
+        return understood(body, answers.read_latest, mark=queries.MARK)
 
     async def series(self, company_id: str, server_id: str | None = None) -> list[SeriesInfo]:
         """Return what series there are; see `Reader.series`. Reads all of their samples."""
         end_ms = self._now_ms() + _AHEAD_MS
         chosen = selector(company_id, server_id=server_id, rollups=False)
-        window = f"{chosen}[{end_ms - _EARLIEST_MS}ms]"
+        window = f"{chosen}[{end_ms - queries.EARLIEST_MS}ms]"
         body = await self._instant_query(
-            union(first=f"tfirst_over_time({window})", last=f"tlast_over_time({window})"), end_ms
+            queries.union(first=f"tfirst_over_time({window})", last=f"tlast_over_time({window})"),
+            end_ms,
         )
-        return understood(body, answers.read_edges, mark=MARK)
+        return understood(body, answers.read_edges, mark=queries.MARK)
 
     async def _instant_query(self, expression: str, at_ms: int) -> bytes:
         return await self._http.post_form(
-            "/api/v1/query", {"query": expression, "time": seconds(at_ms), "nocache": "1"}
+            "/api/v1/query", {"query": expression, "time": queries.seconds(at_ms), "nocache": "1"}
         )
 
     async def metric_names(self, *, most: int = 1_000) -> tuple[str, ...]:
@@ -295,7 +294,7 @@ class VictoriaMetricsStore:
         """
         body = await self._http.post_form(
             "/api/v1/label/__name__/values",
-            {"start": seconds(_EARLIEST_MS), "end": seconds(self._now_ms() + _AHEAD_MS)},
+            queries.between(queries.EARLIEST_MS, self._now_ms() + _AHEAD_MS),
         )
         found = tuple(
             name

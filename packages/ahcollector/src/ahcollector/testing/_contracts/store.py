@@ -240,6 +240,16 @@ class StoreContract:
         assert (sample.timestamp_ms, sample.value) == (now - 30_000, 2.0)
         assert len(await store.latest("acme", "web-1", since_ms=now - 700_000)) == 2
 
+    async def test_a_range_from_the_beginning_of_time_to_a_day_to_come_is_answered(self) -> None:
+        """By its own steps; also when it ends before anybody had a sample."""
+        store, now = await self.new(), self.now_ms()
+        day = 86_400_000
+        await store.write([samples([(now - 60_000, 2.0)])])
+        found = await self.read(store, start=1, end=now + 3 * day, step=2 * day)
+        steps = -(-(now - 60_001) // (2 * day))
+        assert found == [(1 + steps * 2 * day, 2.0)]
+        assert await self.read(store, start=0, end=365 * day, step=day) == []
+
     async def test_ranges_that_nobody_should_ask_are_refused(self) -> None:
         """Too many steps, too short a step, an end before the start."""
         store, t = await self.new(), self.base()
