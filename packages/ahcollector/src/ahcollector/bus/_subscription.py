@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 
 from ahcollector import metrics as names
 from ahcollector._trouble import Trouble
+from ahcollector.bus._alone import Alone
 from ahcollector.bus._depths import Depths
 from ahcollector.bus._leases import Leases
 from ahcollector.bus._streams import Settlement, ShardStreams, Taken
@@ -79,7 +80,7 @@ class Subscription:
         self._tasks: TaskGroup | None = None
         self._changed = anyio.Event()
         self._settling = anyio.Lock()
-        self._alone = anyio.Lock()
+        self._alone = Alone()
         self._looked = anyio.Event()
         self._trouble = Trouble(_log, "the bus cannot be read", "the bus is read again")
         self._strange = Trouble(
