@@ -26,7 +26,12 @@ _log = logging.getLogger("ahcollector.reporter")
 
 @attrs.frozen(kw_only=True)
 class TrafficTotals:
-    """How much went through since the process began; rates are made from two of these."""
+    """How much went through since the process began; rates are made from two of these.
+
+    Attributes:
+        batches: Batches that the worker took.
+        samples: Samples that the store took.
+    """
 
     batches: int = 0
     samples: int = 0

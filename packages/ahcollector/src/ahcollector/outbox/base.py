@@ -55,7 +55,12 @@ def reason_kind(reason: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class OutboxEntry:
-    """An event in the queue, and when it was appended."""
+    """An event in the queue, and when it was appended.
+
+    Attributes:
+        event: The event.
+        enqueued_at: Unix seconds.
+    """
 
     event: Event
     enqueued_at: float

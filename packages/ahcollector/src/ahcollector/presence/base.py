@@ -37,7 +37,13 @@ __all__ = [
 
 @attrs.frozen(kw_only=True)
 class AgentRef:
-    """An agent and where it belongs; all three come from the registry, never from a payload."""
+    """An agent and where it belongs; all three come from the registry, never from a payload.
+
+    Attributes:
+        agent_id: The agent.
+        company_id: Whose it is.
+        server_id: The server it watches.
+    """
 
     agent_id: str
     company_id: str
@@ -86,7 +92,12 @@ class Transition:
 
 @attrs.frozen(kw_only=True)
 class SeenAgent:
-    """A real contact: the agent was heard at `last_seen`."""
+    """A real contact.
+
+    Attributes:
+        agent_id: The agent.
+        last_seen: When it was heard, Unix seconds.
+    """
 
     agent_id: str
     last_seen: float
@@ -107,7 +118,12 @@ class SeenLease:
 
 @attrs.frozen(kw_only=True)
 class PresenceCounts:
-    """How many agents are known, and how many of them are down."""
+    """How many agents are known, and how many of them are down.
+
+    Attributes:
+        agents: All that are watched, up or down.
+        down: Those of them that are down.
+    """
 
     agents: int
     down: int
@@ -118,7 +134,9 @@ class AgentPresence:
     """What a console shows of one agent.
 
     Attributes:
-        last_seen: None when the agent was never heard.
+        agent: The agent.
+        state: Whether it is up or down.
+        last_seen: Unix seconds; None when the agent was never heard.
         interval_seconds: How often it sends.
         deadline: When it counts as silent unless it is heard; None while it is down.
         down_since: None while it is up.

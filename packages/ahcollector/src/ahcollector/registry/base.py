@@ -121,7 +121,13 @@ class Put:
 
 @attrs.frozen(kw_only=True)
 class RegistryCounts:
-    """How many agents are in which state."""
+    """How many agents are in which state.
+
+    Attributes:
+        active: Those that may send.
+        pending: Those that the hub has not made active yet.
+        revoked: Those that may not send any more.
+    """
 
     active: int
     pending: int

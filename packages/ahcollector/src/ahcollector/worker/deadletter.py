@@ -33,6 +33,10 @@ class DeadBatch:
 
     Attributes:
         letter_id: Names it among the dead batches; a whole number, the newest has the largest.
+        company_id: Whose it is.
+        server_id: The server it is of.
+        agent_id: Who sent it.
+        request_id: The id that the agent, the logs and the bus know the request by.
         received_at_ms: Receipt time of the batch, Unix milliseconds.
         samples: How many samples it has.
         reason: What the store said.
