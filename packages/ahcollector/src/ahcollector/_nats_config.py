@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,14 +14,21 @@ __all__ = ["NatsConfig", "NatsMessage"]
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
-def _plain(servers: tuple[str, ...]) -> tuple[str, ...]:
-    for server in servers:
+def _plain(servers: Iterable[str]) -> tuple[str, ...]:
+    # A text is a sequence of texts too, of one character each.
+    if isinstance(servers, str):
+        raise ValueError(
+            "servers of NatsConfig is a text; it takes a tuple of addresses, as in "
+            'servers=("nats://127.0.0.1:4222",)'
+        )
+    given = tuple(servers)
+    for server in given:
         if "@" in server:
             raise ValueError(
                 "a NATS URL holds a user or a password, which would be in logs: name them in "
                 "username and password, or token, or credentials_file"
             )
-    return servers
+    return given
 
 
 @attrs.frozen(kw_only=True)

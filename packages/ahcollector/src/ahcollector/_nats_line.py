@@ -9,11 +9,16 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import anyio
-import nats.aio.client
-import nats.errors
 
+from ahcollector._extras import missing_extra
 from ahcollector._nats_config import NatsConfig, NatsMessage
 from ahcollector.errors import NatsError
+
+try:
+    import nats.aio.client
+    import nats.errors
+except ModuleNotFoundError as error:
+    raise missing_extra("ahcollector.nats", "nats", error) from error
 
 __all__ = ["Heard", "Line", "Lost", "translated"]
 
@@ -26,8 +31,12 @@ Lost = Callable[[], None]
 
 
 @contextmanager
-def translated(what: str, where: str) -> Iterator[None]:
-    """Turn what nats-py and the socket raise into `NatsError`; nats-py's errors end here."""
+def translated(what: str, where: str, said: Callable[[], str] = str) -> Iterator[None]:
+    """Turn what nats-py and the socket raise into `NatsError`; nats-py's errors end here.
+
+    `said` tells what the server said last beside its answers: to who asks for what is not allowed
+    it gives no answer.
+    """
     try:
         yield
     except nats.errors.MaxPayloadError as error:
@@ -44,11 +53,26 @@ def translated(what: str, where: str) -> Iterator[None]:
         if "authorization" in str(error).lower():
             raise NatsError(
                 f"{where} refuses the login ({error}): check username and password, "
-                "token or credentials"
+                "token or credentials",
+                is_refusal=True,
+            ) from error
+        if _is_forbidden(what, said()):
+            raise NatsError(
+                f"{where} refuses {what} ({said()}): allow this user that (permissions), or "
+                "correct the prefix",
+                is_refusal=True,
             ) from error
         raise NatsError(
             f"{where} gave no answer to {what}: {str(error) or type(error).__name__}"
         ) from error
+
+
+def _is_forbidden(what: str, said: str) -> bool:
+    """Whether the server said that this is not allowed, or that no answer may be heard."""
+    text = said.lower()
+    return "permissions violation" in text and (
+        f'"{what.lower()}"' in text or "for subscription" in text
+    )
 
 
 class _Strict(nats.aio.client.Client):
@@ -135,6 +159,11 @@ class Line:
         return await self._nats.subscribe(
             subject, cb=heard, pending_msgs_limit=0, pending_bytes_limit=0
         )
+
+    @property
+    def said(self) -> str:
+        """What the server said last beside its answers."""
+        return "" if self._said is None else str(self._said)
 
     @property
     def payload_bytes_max(self) -> int:

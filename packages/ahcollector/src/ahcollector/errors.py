@@ -16,7 +16,6 @@
     ├── DeadBatchesError         batches the store refused cannot be kept, or read
     ├── AlertStateError          what keeps the states of alerts gave no answer; nothing was lost
     │   └── FencedAlertStateError the states were taken over by another process: read them anew
-    ├── DeadBatchesError         batches the store refused cannot be kept, or read
     ├── OutboxError              the outbox could not make an event durable, or could not be read
     │   └── FencedOutboxError    the caller's fence is older than the newest: its lease is lost
     ├── RedisError               Redis gave no answer, or an error; each part turns it into its own
@@ -47,7 +46,6 @@ __all__ = [
     "BusError",
     "BusFull",
     "CollectorError",
-    "DeadBatchesError",
     "DeadBatchesError",
     "FencedAlertStateError",
     "FencedHubError",
@@ -128,10 +126,6 @@ class FencedAlertStateError(AlertStateError):
     """Another process has taken the states over since they were read here; nothing was kept."""
 
 
-class DeadBatchesError(CollectorError):
-    """What keeps the batches that the store refused cannot be read or written; a retry can help."""
-
-
 class OutboxError(CollectorError):
     """The outbox could not make events durable, or could not be read."""
 
@@ -178,11 +172,13 @@ class NatsError(CollectorError):
 
     Attributes:
         is_nobody: Whether NATS itself answered: nobody there listens to that subject.
+        is_refusal: Whether it is there, and does not let this user do that.
     """
 
-    def __init__(self, message: str, *, is_nobody: bool = False) -> None:
+    def __init__(self, message: str, *, is_nobody: bool = False, is_refusal: bool = False) -> None:
         super().__init__(message)
         self.is_nobody = is_nobody
+        self.is_refusal = is_refusal
 
 
 class RedisSettingsError(CollectorError):

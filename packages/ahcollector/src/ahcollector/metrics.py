@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
+from ahcollector._extras import missing_extra
+
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
@@ -340,7 +342,10 @@ class PrometheusMetrics:
         metrics: tuple[Metric, ...] = ALL_METRICS,
     ) -> None:
         # Imported here, so that a program without the extra can import this module.
-        import prometheus_client as prom  # noqa: PLC0415 - an optional extra
+        try:
+            import prometheus_client as prom  # noqa: PLC0415 - an optional extra
+        except ModuleNotFoundError as error:
+            raise missing_extra("PrometheusMetrics", "metrics", error) from error
 
         self.registry = registry if registry is not None else prom.CollectorRegistry()
         self.content_type: str = prom.CONTENT_TYPE_LATEST

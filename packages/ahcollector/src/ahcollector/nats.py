@@ -20,6 +20,7 @@ from typing import Final
 
 import anyio
 
+from ahcollector._asyncio_only import check_asyncio
 from ahcollector._nats_config import NatsConfig, NatsMessage
 from ahcollector._nats_line import Heard, Line, Lost, translated
 from ahcollector.clock import AsyncClock, SystemClock
@@ -120,7 +121,7 @@ class NatsClient:
 
         reply = line.expect(settle, lambda: settle(None))
         try:
-            with self._translated(subject), anyio.fail_after(self._config.timeout_seconds):
+            with self._translated(subject, line), anyio.fail_after(self._config.timeout_seconds):
                 await line.send(subject, data, reply=reply, headers=headers)
                 message = await answer
         finally:
@@ -137,7 +138,7 @@ class NatsClient:
 
     async def on(self, line: Line, subject: str, data: bytes, *, reply: str) -> None:
         """Send something on a connection; see `Inbox.send`."""
-        with self._translated(subject), anyio.fail_after(self._config.timeout_seconds):
+        with self._translated(subject, line), anyio.fail_after(self._config.timeout_seconds):
             await line.send(subject, data, reply=reply, headers=None)
 
     async def inbox(self, heard: Heard, lost: Lost) -> Inbox:
@@ -165,6 +166,7 @@ class NatsClient:
         return f"NATS at {', '.join(self._config.servers)}"
 
     async def _connected(self) -> Line:
+        check_asyncio("the client of NATS")
         line = self._line
         if line is not None and not line.is_lost:
             return line
@@ -198,5 +200,5 @@ class NatsClient:
         self._line = line
         return line
 
-    def _translated(self, what: str) -> AbstractContextManager[None]:
-        return translated(what, self._where)
+    def _translated(self, what: str, line: Line | None = None) -> AbstractContextManager[None]:
+        return translated(what, self._where, lambda: "" if line is None else line.said)

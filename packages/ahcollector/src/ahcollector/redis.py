@@ -24,21 +24,27 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
 import attrs
-import redis.asyncio
-import redis.backoff
-import redis.exceptions
-from redis.asyncio.retry import Retry
 
+from ahcollector._asyncio_only import check_asyncio
+from ahcollector._extras import missing_extra
 from ahcollector._redis_check import Fitness, Place
+from ahcollector._redis_config import RedisConfig
 from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock, SystemClock
 from ahcollector.errors import RedisError, RedisRefusedError
+
+try:
+    import redis.asyncio
+    import redis.backoff
+    import redis.exceptions
+    from redis.asyncio.retry import Retry
+except ModuleNotFoundError as error:
+    raise missing_extra("ahcollector.redis", "redis", error) from error
 
 __all__ = ["RedisClient", "RedisConfig", "Script"]
 
@@ -47,38 +53,6 @@ _log = logging.getLogger("ahcollector.redis")
 _LISTEN_PING_SECONDS = 5.0
 _LISTEN_DEAD_SECONDS = 15.0
 _LISTEN_AGAIN_SECONDS = 0.5
-
-
-@attrs.frozen(kw_only=True)
-class RedisConfig:
-    """Where Redis is, and how it is spoken to.
-
-    Attributes:
-        host: Its name or address, without the port; 127.0.0.1 unless given.
-        port: Its port; 6379 unless given.
-        username: ACL user; empty: the default one.
-        password: Shown in no text and no log; empty: none.
-        db: Number of the database; 0 unless given.
-        prefix: Before every key and channel; ``ah:`` unless given. Two systems on one Redis
-            need two prefixes.
-        tls: Whether to speak TLS; the certificate is always checked. No TLS unless given.
-        tls_ca_file: PEM bundle to trust instead of the system's; None: the system's.
-        timeout_seconds: A connection, and the reply to a command, must be there by then; 0.5
-            unless given.
-        connections_max: Connections at most; further commands wait for a free one; 16 unless
-            given.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 6379
-    username: str = ""
-    password: str = attrs.field(default="", repr=False)
-    db: int = 0
-    prefix: str = "ah:"
-    tls: bool = False
-    tls_ca_file: Path | None = None
-    timeout_seconds: float = 0.5
-    connections_max: int = 16
 
 
 @attrs.frozen(kw_only=True)
@@ -268,6 +242,7 @@ class RedisClient:
         # Nothing below can be cancelled where a connection is free: a task that only sends commands
         # would go on for ever.
         await anyio.lowlevel.checkpoint_if_cancelled()
+        check_asyncio("the client of Redis")
         try:
             self._free.acquire_nowait()
         except anyio.WouldBlock:

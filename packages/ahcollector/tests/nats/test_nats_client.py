@@ -46,6 +46,13 @@ def test_a_password_is_in_no_text():
     assert "secret" not in str(error.value)
 
 
+def test_one_address_is_no_tuple_of_addresses():
+    with pytest.raises(ValueError, match="takes a tuple of addresses") as error:
+        NatsConfig(servers="nats://me:secret-4@host:4222")
+    assert "secret" not in str(error.value)
+    assert NatsConfig(servers=["nats://a:1"]) == NatsConfig(servers=("nats://a:1",))
+
+
 @pytest.mark.parametrize("prefix", ["", "a.b", "a b", "a*", "x" * 65])
 def test_a_prefix_that_is_no_name_is_refused(prefix):
     with pytest.raises(ValueError, match="names of streams"):
@@ -262,3 +269,38 @@ async def test_over_tls_the_certificate_is_checked(start_service, certificate):
     with pytest.raises(NatsError, match=r"certificate|CERTIFICATE"):
         await client.request("$JS.API.INFO")
     await client.aclose()
+
+
+class NarrowServer(testkit.NatsServer):
+    """Its user may ask JetStream for nothing but what it is about."""
+
+    def _command(self):
+        settings = self.directory / "nats.conf"
+        settings.write_text(
+            'accounts { A { jetstream: enabled, users: [ { user: "me", password: "pw", '
+            'permissions: { publish: ["$JS.API.INFO"], subscribe: [">"] } } ] } }\n'
+            "no_auth_user: me\n"
+        )
+        return [*super()._command(), "-c", str(settings)]
+
+
+async def test_what_this_user_has_no_right_to_is_told_as_such(start_service):
+    server = start_service(NarrowServer)
+    client = NatsClient(config=NatsConfig(servers=(server.url,), timeout_seconds=0.5))
+    try:
+        assert (await client.request("$JS.API.INFO")).data
+        with pytest.raises(NatsError, match=r"refuses \$JS\.API\.STREAM\.INFO\.ah_bus") as error:
+            await client.request("$JS.API.STREAM.INFO.ah_bus")
+        assert "permissions violation for publish" in str(error.value).lower()
+        assert "allow this user that" in str(error.value)
+        assert error.value.is_refusal
+    finally:
+        await client.aclose()
+
+
+def test_without_asyncio_there_is_a_sentence():
+    async def ask():
+        await NatsClient(config=NatsConfig(servers=("nats://127.0.0.1:1",))).request("x")
+
+    with pytest.raises(RuntimeError, match="the client of NATS needs asyncio"):
+        anyio.run(ask, backend="trio")

@@ -51,7 +51,8 @@ async def jetstream_of(
     try:
         warnings = await reached("NATS", bus.check, seams, away=_is_away)
     except BusError as error:
-        way_out = "; start it, or correct nats.url" if _is_away(error) else ""
+        says_how = isinstance(error.__cause__, NatsError) and error.__cause__.is_refusal
+        way_out = "; start it, or correct nats.url" if _is_away(error) and not says_how else ""
         raise DependencyError(f"nats.url: {nats.url} cannot be used: {error}{way_out}") from error
     for warning in warnings:
         _log.warning("%s", warning)

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 import attrs
 
+from ahcollector._extras import missing_extra
 from ahcollector.bus.base import StoredSeries
 from ahcollector.store._lines import SERIES_BYTES_MAX, import_lines
 from ahwire.remote_write_pb2 import WriteRequest
@@ -131,7 +132,10 @@ class RemoteWriteForm:
 
     def __init__(self, *, body_bytes_max: int) -> None:
         # Imported here, so that the import works without the extra.
-        import cramjam  # noqa: PLC0415 - an optional extra
+        try:
+            import cramjam  # noqa: PLC0415 - an optional extra
+        except ModuleNotFoundError as error:
+            raise missing_extra("write_protocol remote_write", "http", error) from error
 
         self._compress = cramjam.snappy.compress_raw
         self._body_bytes_max = body_bytes_max
