@@ -35,6 +35,7 @@ class CircuitBreaker:
         self._clock = clock
         self._backoff = Backoff(retry_min_seconds, retry_max_seconds, rng)
         self._probe = anyio.Lock()
+        self._prober: int | None = None
         self._wait_seconds = 0.0
         self.open = False
 
@@ -47,7 +48,11 @@ class CircuitBreaker:
         async with self._probe:
             if self.open:
                 await self._clock.sleep(self._wait_seconds)
-            yield
+            self._prober = anyio.get_current_task().id
+            try:
+                yield
+            finally:
+                self._prober = None
 
     def succeeded(self) -> None:
         """Close: the store answered."""
@@ -56,7 +61,8 @@ class CircuitBreaker:
 
     def failed(self) -> None:
         """Open, or stay open with a longer wait."""
-        # Several writes may fail together when it opens; they are one failure.
-        if not self.open or self._probe.locked():
+        # Several writes may fail together when it opens; they are one failure, also where one of
+        # them waits for its next turn by the time the others fail.
+        if not self.open or self._prober == anyio.get_current_task().id:
             self._wait_seconds = self._backoff.next()
         self.open = True
