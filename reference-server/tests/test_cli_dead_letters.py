@@ -129,6 +129,19 @@ def test_what_is_named_is_sent(cli, door, arguments, request_):
     assert door.asked == [request_]
 
 
+@pytest.mark.parametrize("verb", ["replay", "purge"])
+def test_letters_that_are_not_there_are_told_so(cli, door, verb):
+    path, done = "/admin/v1/worker/dead", {"replay": "replayed", "purge": "deleted"}[verb]
+    method = "POST" if verb == "replay" else "DELETE"
+    door.answers[method, f"{path}/replay" if verb == "replay" else path] = {done: 0, "left": 0}
+    code, out, err = cli("worker", "dead", verb, "--id", "99999", "--id", "b")
+    assert (code, out.split()) == (0, [done, "0", "left", "0"])
+    assert "none of the letters that were named is there: 99999, b;" in err
+    assert "ah-server worker dead list" in err
+    code, _, err = cli("worker", "dead", verb, "--all")
+    assert (code, err) == (0, "")
+
+
 @pytest.mark.parametrize("part", ["outbox", "bus", "worker"])
 def test_long_work_is_waited_for_and_told_of(cli, door, monkeypatch, part):
     monkeypatch.setattr(_progress, "SECONDS", 0.05)

@@ -94,6 +94,23 @@ def test_what_contradicts_itself_is_refused_with_the_way_out(data, told):
     assert "canary" not in found
 
 
+@pytest.mark.parametrize(
+    ("data", "example"),
+    [
+        ({"redis": {"addr": "nowhere"}}, "host:port, as in 127.0.0.1:6379"),
+        ({"redis": {"addr": 6379}}, "host:port, as in 127.0.0.1:6379"),
+        ({"redis": {"addr": "::1:1"}}, "in brackets, as in [::1]:6379"),
+        ({"ingest": {"listen": "::1:1"}}, "in brackets, as in [::1]:8420"),
+        ({"tsdb": {"url": "victoria:8428"}}, "with a host, as in http://127.0.0.1:8428"),
+        ({"tsdb": {"url": "http://a", "long_url": "b"}}, "as in http://127.0.0.1:8428"),
+        ({"hub": {"base_url": "hub"}}, "with a host, as in https://hub.example.com"),
+    ],
+)
+def test_an_example_is_one_of_that_setting(data, example):
+    [found] = problems(data)
+    assert found.endswith(example)
+
+
 def test_what_contradicts_itself_is_told_beside_other_problems():
     found = problems(
         {"bus": {"backend": "redis"}, "tsdb": {"retention_days": 0}, "log": {"level": "loud"}}

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ahcollector.bus import SampleBatch
 from ahcollector.errors import PermanentStoreError, TemporaryStoreError
 from ahcollector.store._lines import SERIES_BYTES_MAX, check_labels, series_bytes
 from ahcollector.store._start_check import Probe, StartCheck, check_limits
@@ -50,7 +51,14 @@ def test_what_the_limits_allow_the_writer_takes(labels, name_bytes, value_bytes)
     """C4: no series within the door's limits is refused later, when it was acknowledged."""
     limits = Limits(labels_per_series=labels, name_bytes=name_bytes, label_value_bytes=value_bytes)
     probe = Probe(limits=limits)
-    batch = probe.batch(probe.points(NOW, held_seconds=0), now_ms=NOW)
+    batch = SampleBatch(
+        company_id=probe.company_id,
+        server_id=probe.server_id,
+        agent_id="agent-1",
+        request_id="00000000000000aa",
+        received_at_ms=NOW,
+        series=(probe.series(probe.points(NOW, held_seconds=0)),),
+    )
     try:
         check_limits(limits)
     except PermanentStoreError:
@@ -80,13 +88,13 @@ class Keeper:
 
     def __init__(self, change):
         self.change = change
-        self.batch = None
+        self.written = None
 
-    async def write(self, batches):
-        [self.batch] = batches
+    async def write(self, series):
+        [self.written] = series
 
     async def samples(self, expression, at_ms):
-        [series] = self.batch.series
+        series = self.written
         return [RangeSeries(labels=series.labels, points=tuple(self.change(series.points * 2)))]
 
     async def flush(self):
@@ -139,7 +147,7 @@ async def test_what_is_read_back_otherwise_is_an_error(change, why):
 @pytest.mark.anyio
 async def test_what_is_read_back_twice_or_not_at_all_is_a_warning():
     [warning] = await Keeper(lambda points: points).check()
-    assert "written twice 2 times" in warning
+    assert "counts a sample that is written again once more" in warning
     [warning] = await Keeper(lambda points: [points[0], *points[3:5]]).check()
     assert "only one of several samples" in warning
     assert await Keeper(lambda points: points[:5]).check() == ()

@@ -17,6 +17,7 @@ from cryptography.x509.oid import NameOID
 from hostile_texts import HOSTILE
 
 from ahcollector.errors import PermanentStoreError, TemporaryStoreError
+from ahcollector.metrics import PrometheusMetrics
 from ahcollector.store import Aggregate
 from ahcollector.store.victoria_metrics import VictoriaMetricsStore
 from ahcollector.testing._contracts.store import samples
@@ -227,13 +228,31 @@ async def test_the_check_finds_nothing_wrong_however_often_it_runs(store):
     assert await store.check() == ()
 
 
+async def test_a_redis_on_that_port_is_no_victoria_metrics(private_redis):
+    url = f"http://127.0.0.1:{private_redis.port}"
+    async with VictoriaMetricsStore(url=url) as store:
+        with pytest.raises(TemporaryStoreError, match="or speaks no HTTP") as error:
+            await store.ping()
+    assert "see that it is VictoriaMetrics" in str(error.value)
+
+
+async def test_what_the_check_writes_is_not_counted(victoria_metrics):
+    metrics = PrometheusMetrics()
+    async with VictoriaMetricsStore(url=victoria_metrics.url, metrics=metrics) as store:
+        await store.check()
+        written = metrics.registry.get_sample_value
+        assert written("ahc_tsdb_samples_written_total") == 0
+        await store.write([samples([(now_ms(), 1.0)], company_id=next(COMPANIES))])
+        assert written("ahc_tsdb_samples_written_total") == 1
+
+
 @pytest.mark.parametrize("protocol", ["import", "remote_write"])
 async def test_the_check_warns_when_a_repeated_sample_counts_twice(start_service, protocol, caplog):
     """C6."""
     server = start_service(VictoriaMetricsServer, flags=["-dedup.minScrapeInterval=0s"])
     async with VictoriaMetricsStore(url=server.url, write_protocol=protocol) as store:
         [warning] = await store.check()
-    assert "2 times" in warning
+    assert "counts a sample that is written again once more" in warning
     assert "-dedup.minScrapeInterval=1ms" in warning
     assert warning in caplog.text
 

@@ -1,6 +1,7 @@
 """`ah-server outbox …`, `bus …`, `worker …`, `presence …`: asks a running server, as its admin."""
 
 import argparse
+import sys
 from typing import Any
 
 from ah_server.cli._printing import add_json_option, print_mapping, print_rows
@@ -142,4 +143,10 @@ async def _dead_act(options: argparse.Namespace) -> int:
             look,
         )
     print_mapping(done, as_json=options.json)
+    if options.id and not any(done.values()):
+        print(
+            f"ah-server: none of the letters that were named is there: {', '.join(options.id)};"
+            f" ah-server {options.part} dead list shows which are",
+            file=sys.stderr,
+        )
     return 0

@@ -5,11 +5,11 @@ from pathlib import Path
 import attrs
 
 from ah_server.settings._checks import (
-    check_http_url,
     check_key_prefix,
     check_nats_prefix,
     check_nats_urls,
     check_service_address,
+    check_store_url,
     check_token,
     check_user_name,
 )
@@ -162,12 +162,12 @@ class TsdbSettings:
     url: str = setting(
         "",
         "address of the VictoriaMetrics that keeps samples; empty: the embedded store",
-        check=check_http_url,
+        check=check_store_url,
     )
     long_url: str = setting(
         "",
         "address of a second one that keeps rollups of an hour; empty: the same",
-        check=check_http_url,
+        check=check_store_url,
     )
     write_protocol: str = setting(
         "import",

@@ -147,11 +147,16 @@ def check_nats_prefix(text: str) -> None:
         raise ValueError("expected 1 to 64 letters, digits, _ and - only, as in ah")
 
 
-def check_http_url(text: str) -> None:
+def check_store_url(text: str) -> None:
+    """The address of a VictoriaMetrics, or nothing."""
+    check_http_url(text, example="http://127.0.0.1:8428")
+
+
+def check_http_url(text: str, *, example: str = "https://hub.example.com") -> None:
     """An http or https address that paths can be put behind, or nothing."""
     if not text:
         return
-    expected = "expected http:// or https:// with a host, as in https://hub.example.com"
+    expected = f"expected http:// or https:// with a host, as in {example}"
     if not text.isascii() or " " in text or "\\" in text:
         raise ValueError(f"{expected}, in printable ASCII without spaces")
     try:

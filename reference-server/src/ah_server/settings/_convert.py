@@ -25,7 +25,10 @@ def converted(kind: Any, value: Any) -> Any:
     """
     if typing.get_origin(kind) is tuple:
         return _networks(value)
+    example = "127.0.0.1:8420"
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        # Where no address need be set, it is the one of a Redis.
+        example = "127.0.0.1:6379"
         kind = next(member for member in typing.get_args(kind) if member is not type(None))
         if kind is Address and value == "":
             return None
@@ -40,11 +43,11 @@ def converted(kind: Any, value: Any) -> Any:
             raise ValueError(
                 "expected text; put it in quotes"
                 if kind is str
-                else "expected host:port, as in 127.0.0.1:8420"
+                else f"expected host:port, as in {example}"
             )
         if not value.isprintable():
             raise ValueError("expected text in one line without control characters")
-        return value if kind is str else Address.parse(value)
+        return value if kind is str else Address.parse(value, example=example)
     return _number(kind, value)
 
 

@@ -29,19 +29,20 @@ class Address:
     port: int
 
     @classmethod
-    def parse(cls, text: str) -> "Address":
-        """Reads `host:port` or `[v6]:port`.
+    def parse(cls, text: str, *, example: str = "127.0.0.1:8420") -> "Address":
+        """Reads `host:port` or `[v6]:port`; `example` stands in what is raised.
 
         Raises:
             ValueError: the text is neither.
         """
-        expected = "expected host:port, as in 127.0.0.1:8420"
+        expected = f"expected host:port, as in {example}"
         host, colon, port = text.rpartition(":")
         bracketed = host.startswith("[") and host.endswith("]")
         if bracketed:
             host = host[1:-1]
         elif ":" in host:
-            raise ValueError("an IPv6 address stands in brackets, as in [::1]:8420")
+            port = example.rpartition(":")[2]
+            raise ValueError(f"an IPv6 address stands in brackets, as in [::1]:{port}")
         if not colon or not is_host(host) or bracketed != (":" in host):
             raise ValueError(expected)
         if not port.isascii() or not port.isdigit() or len(port) > len(str(_PORT_MAX)):

@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from ahcollector.bus.base import SampleBatch, StoredSeries
+from ahcollector.bus.base import StoredSeries
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import PermanentStoreError, StoreError, TemporaryStoreError
 from ahcollector.store._lines import (
@@ -168,16 +168,9 @@ class Probe:
             (-(-newest_ms // 1000) * 1000, 1.0),
         )
 
-    def batch(self, points: tuple[tuple[int, float], ...], *, now_ms: int) -> SampleBatch:
-        """Return the batch that brings its samples."""
-        return SampleBatch(
-            company_id=self.company_id,
-            server_id=self.server_id,
-            agent_id=_TENANT,
-            request_id=_TENANT,
-            received_at_ms=now_ms,
-            series=(StoredSeries(labels=self.labels, points=points),),
-        )
+    def series(self, points: tuple[tuple[int, float], ...]) -> StoredSeries:
+        """Return the series with its samples."""
+        return StoredSeries(labels=self.labels, points=points)
 
 
 @attrs.frozen(kw_only=True)
@@ -185,7 +178,7 @@ class StartCheck:
     """Writes the probe twice, as a retry does, and reads it back.
 
     Attributes:
-        write: Stores batches.
+        write: Stores series, and counts them nowhere: no agent sent them.
         flush: Makes what was written visible; may fail.
         samples: Asks for the samples that an expression finds at an instant (Unix ms).
         page: Asks for its metrics page; may fail.
@@ -197,7 +190,7 @@ class StartCheck:
         body_bytes_max: The longest body of a remote write that is sent; 0: none is.
     """
 
-    write: Callable[[Sequence[SampleBatch]], Awaitable[None]]
+    write: Callable[[Sequence[StoredSeries]], Awaitable[object]]
     flush: Callable[[], Awaitable[None]]
     samples: Callable[[str, int], Awaitable[list[RangeSeries]]]
     page: Callable[[], Awaitable[StorePage]]
@@ -221,7 +214,7 @@ class StartCheck:
         points = probe.points(now_ms, held_seconds=self.held_seconds)
         for _ in range(2):
             # Two requests, as a retry makes them.
-            await self.write([probe.batch(points, now_ms=now_ms)])
+            await self.write([probe.series(points)])
         times = await self._read_back(probe, points, before, timeout_seconds)
         warnings = list(_repeat_warnings(points, times))
         if before is not None:

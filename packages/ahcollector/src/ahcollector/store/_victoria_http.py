@@ -216,6 +216,12 @@ class VictoriaHttp:
             raise TemporaryStoreError(
                 f"VictoriaMetrics gave no answer to {call} within {self._timeout_seconds:g} s"
             ) from error
+        except httpx.RemoteProtocolError as error:
+            raise TemporaryStoreError(
+                f"VictoriaMetrics cannot be reached for {call}: what listens there hung up, or "
+                f"speaks no HTTP ({type(error).__name__}): see that it is VictoriaMetrics and "
+                "runs, and check tsdb.url"
+            ) from error
         except httpx.HTTPError as error:
             raise TemporaryStoreError(
                 f"VictoriaMetrics cannot be reached for {call}: {type(error).__name__}: "

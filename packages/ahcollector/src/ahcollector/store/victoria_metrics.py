@@ -372,7 +372,7 @@ class VictoriaMetricsStore:
                 starts: what agents send would be lost, or never written.
         """
         check = StartCheck(
-            write=self.write,
+            write=self._sending.send,
             flush=self.flush,
             samples=self._samples,
             page=self._page,
