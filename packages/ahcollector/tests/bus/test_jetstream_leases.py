@@ -25,6 +25,7 @@ class Tenure:
     def __init__(self, shard, fence, until, clock):
         self.shard, self.fence, self.until, self.clock = shard, fence, until, clock
         self.is_leaving = self.is_lost = False
+        self.tries = SimpleNamespace(newest_fence=0, is_strange=False)
 
     def is_valid(self):
         return not self.is_lost and self.clock.monotonic() < self.until
@@ -98,6 +99,7 @@ class Worker:
         self.is_busy = False
         self.given_up = []
         self.begun = []
+        self.found = []
         self.leases = JetStreamLeases(
             worker=name,
             wants=SOME,
@@ -107,6 +109,7 @@ class Worker:
             lease_seconds=LEASE_SECONDS,
             begin=self.begin,
             give_up=self.give_up,
+            found=self.found.extend,
         )
 
     def begin(self, shard, fence, until):

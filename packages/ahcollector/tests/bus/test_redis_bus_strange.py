@@ -14,7 +14,7 @@ from ahcollector.errors import BusError
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.testing._contracts.bus import batch_of
 
-pytestmark = [pytest.mark.anyio, pytest.mark.service, pytest.mark.fault]
+pytestmark = [pytest.mark.anyio, pytest.mark.service]
 
 SHARD = 5
 
@@ -80,10 +80,11 @@ async def scene(buses):
 # --- full
 
 
+@pytest.mark.fault
 async def test_a_full_redis_drains_by_itself_and_only_publishing_is_refused(
     private_redis, buses_on
 ):
-    """C10: leases go on, what waits is read and acknowledged, and then there is room again."""
+    """C8: leases go on, what waits is read and acknowledged, and then there is room again."""
     async with buses_on(private_redis) as buses:
         scene = Scene(buses)
         bus = buses(client=scene.client, queue_batches_max=100_000)
@@ -145,7 +146,7 @@ async def test_a_full_redis_drains_by_itself_and_only_publishing_is_refused(
 
 @pytest.mark.parametrize("what", ["stream", "group"])
 async def test_a_stream_or_group_that_is_deleted_is_read_again_in_a_moment(scene, what, caplog):
-    """C10: also what was published before anybody noticed; the log tells once."""
+    """Also what was published before anybody noticed; the log tells once."""
     caplog.set_level(logging.INFO, "ahcollector.bus")
     async with subscribed(scene.bus, scene.hands):
         await scene.untouched()
@@ -164,7 +165,7 @@ async def test_a_stream_or_group_that_is_deleted_is_read_again_in_a_moment(scene
 
 
 async def test_a_group_that_is_deleted_under_held_entries_hands_them_over_anew(scene):
-    """C10: what was held is in the stream still; the late acknowledgement has no effect."""
+    """What was held is in the stream still; the late acknowledgement has no effect."""
     scene.hands.acks = False
     async with subscribed(scene.bus, scene.hands):
         numbers = await scene.publish([SHARD])
@@ -205,7 +206,7 @@ HARMLESS = {
 
 @pytest.mark.parametrize("commands", HARMLESS.values(), ids=HARMLESS)
 async def test_what_no_worker_wrote_counts_for_nothing(scene, commands, caplog):
-    """C10: no server ends for it, and every shard is read."""
+    """No server ends for it, and every shard is read."""
     async with subscribed(scene.bus, scene.hands):
         await scene.untouched()
         for command, key, *more in commands:
@@ -225,7 +226,7 @@ async def test_what_no_worker_wrote_counts_for_nothing(scene, commands, caplog):
     ("key", "kind"), [(f"s:{SHARD}", "stream"), (f"own:{SHARD}", "lease")], ids=["stream", "lease"]
 )
 async def test_a_key_of_a_wrong_type_stops_its_own_shard_and_is_named(scene, key, kind, caplog):
-    """C10: until somebody deletes it."""
+    """Until somebody deletes it."""
     others = [shard for shard in range(SHARDS) if shard != SHARD]
     async with subscribed(scene.bus, scene.hands):
         await scene.untouched()
@@ -244,7 +245,7 @@ async def test_a_key_of_a_wrong_type_stops_its_own_shard_and_is_named(scene, key
 
 
 async def test_of_entries_that_go_together_those_of_good_shards_are_on_the_bus(scene):
-    """C10: the others fail alone, each with its key."""
+    """The others fail alone, each with its key."""
     await scene.client.call("SET", scene.key("s", SHARD), "junk")
     failed, accepted = [], []
 
@@ -269,7 +270,7 @@ async def test_of_entries_that_go_together_those_of_good_shards_are_on_the_bus(s
 
 
 async def test_a_letter_that_no_worker_wrote_blocks_none_behind_it(scene):
-    """C10: what is an entry in it is replayed, too."""
+    """What is an entry in it is replayed, too."""
     dead = scene.key("dead")
     await scene.client.call("XADD", dead, "*", "b", encode(batch_of(1)))
     await scene.client.call("XADD", dead, "*", "b", "junk", "b", encode(batch_of(9)))
@@ -286,8 +287,9 @@ async def test_a_letter_that_no_worker_wrote_blocks_none_behind_it(scene):
         await scene.came({1, 2})
 
 
+@pytest.mark.fault
 async def test_an_entry_of_very_many_fields_is_a_dead_letter(scene):
-    """C10: no command of a script takes them all; the shard goes on."""
+    """C9: no command of a script takes them all; the shard goes on."""
     fields = [f"f{n}" for n in range(20_000)]
     await scene.client.call("XADD", scene.key("s", SHARD), "*", *fields)
     async with subscribed(scene.bus, scene.hands):
@@ -297,7 +299,7 @@ async def test_an_entry_of_very_many_fields_is_a_dead_letter(scene):
 
 
 async def test_dead_letters_of_a_wrong_type_lose_no_entry(scene):
-    """C10: it stays pending until there is a place for it."""
+    """It stays pending until there is a place for it."""
     await scene.client.call("SET", scene.key("dead"), "junk")
     await scene.client.call("XADD", scene.key("s", SHARD), "*", "b", "junk")
     others = [shard for shard in range(SHARDS) if shard != SHARD]

@@ -17,7 +17,7 @@ from ahcollector.store.victoria_metrics import VictoriaMetricsStore
 from ahcollector.testing._contracts.store import samples
 from ahcollector.worker import Worker
 
-pytestmark = [pytest.mark.anyio, pytest.mark.service, pytest.mark.fault]
+pytestmark = [pytest.mark.anyio, pytest.mark.service]
 
 # Not there where the package is tested alone.
 pytest.importorskip("testkit")
@@ -93,7 +93,7 @@ def proxy(victoria_metrics):
     ids=lambda answer: str(answer[0]),
 )
 async def test_what_a_proxy_answers_loses_and_sets_aside_nothing(proxy, answer, protocol):
-    """C4: the worker keeps all it has until VictoriaMetrics itself says that it has it."""
+    """The worker keeps all it has until VictoriaMetrics itself says that it has it."""
     company = f"company-{uuid.uuid4().hex}"
     t = round(time.time()) * 1_000 - 60_000
     async with VictoriaMetricsStore(
@@ -136,7 +136,7 @@ async def test_what_a_proxy_answers_loses_and_sets_aside_nothing(proxy, answer, 
 
 @pytest.mark.parametrize("protocol", ["import", "remote_write"])
 async def test_what_is_too_long_for_a_proxy_is_stored_in_parts(proxy, protocol):
-    """C4: nginx lets 1 MB through unless it is told otherwise; this one lets 4 kB."""
+    """Nginx lets 1 MB through unless it is told otherwise; this one lets 4 kB."""
     company = f"company-{uuid.uuid4().hex}"
     t = round(time.time()) * 1_000 - 600_000
     rng = random.Random(7)

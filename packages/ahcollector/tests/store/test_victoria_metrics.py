@@ -130,7 +130,7 @@ async def test_any_other_4xx_is_permanent_and_says_what_the_store_said(call, sta
 @pytest.mark.parametrize("status", [400, 405, 415, 422])
 @pytest.mark.parametrize("said", [b"", b"<html>no", b'{"error":"no"}', b"[" * 4_000], ids=len)
 async def test_a_4xx_of_something_in_between_is_temporary(call, status, said):
-    """C4: it says nothing about the samples, so they are not set aside for it."""
+    """It says nothing about the samples, so they are not set aside for it."""
     async with store_with(Script((status, said))) as store:
         with pytest.raises(TemporaryStoreError, match=f"answered {status}, not by VictoriaMetrics"):
             await (await calls(store))[call]()
@@ -159,7 +159,7 @@ async def test_a_path_that_it_does_not_have_is_a_fault_of_a_setting(said):
 )
 @pytest.mark.parametrize("protocol", ["import", "remote_write"])
 async def test_a_success_that_is_not_the_stores_says_nothing(call, status, said, protocol):
-    """C4: what is acknowledged for it would be lost, and nobody would know."""
+    """What is acknowledged for it would be lost, and nobody would know."""
     script = Script((status, said, MARKED))
     if call.startswith("delete"):
         listed = {"status": "success", "data": [{"__name__": "ah_x"}]}

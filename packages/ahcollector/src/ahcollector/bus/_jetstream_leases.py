@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import anyio
@@ -34,6 +34,7 @@ class JetStreamLeases:
         wants: The shards to take.
         begin: Makes the tenure of a shard that was won, of its fence and its end, and lets it work.
         give_up: Ends a tenure and releases its shard.
+        found: Told by each round what no worker wrote; of most rounds nothing.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class JetStreamLeases:
         lease_seconds: float,
         begin: Callable[[int, int, float], JetStreamTenure],
         give_up: Callable[[JetStreamTenure], None],
+        found: Callable[[Sequence[tuple[str, str]]], None],
     ) -> None:
         self.worker = worker
         self.tenures: dict[int, JetStreamTenure] = {}
@@ -59,6 +61,9 @@ class JetStreamLeases:
         self._lease_seconds = lease_seconds
         self._begin = begin
         self._give_up = give_up
+        self._found = found
+        self._strange: dict[str, str] = {}
+        self._fence_seen = 0
         self._beats = Beats(lease_seconds=lease_seconds)
         self._beat = 0
         self._free: frozenset[int] = frozenset()
@@ -77,6 +82,12 @@ class JetStreamLeases:
 
         def change(table: Table) -> Table:
             moves.clear()
+            if self._fence_seen > table.fence:
+                # Whoever had it would have written it here first. It is none, but a shard whose
+                # tries have it would have no owner until then: all others are above it from now on.
+                self._strange["tries"] = (
+                    f"tries of a shard have the fence {self._fence_seen}, which nobody was given"
+                )
             gone = self._beats.gone(table, now=self._clock.monotonic()) - {self.worker}
             table = table.without(gone)
             table = table.renewed(self.worker, beat=self._beat, wants=self._wants)
@@ -89,11 +100,19 @@ class JetStreamLeases:
             moves.append(self._moves(table))
             # A tenure that is ending keeps its place until it is gone.
             take += [one for one in moves[0].take if one not in self.tenures and one not in take]
-            return table.taken(self.worker, take, now_ms=round(self._clock.time() * 1000))
+            return table.taken(
+                self.worker, take, now_ms=round(self._clock.time() * 1000), above=self._fence_seen
+            )
 
         self._beat += 1
         began, table = await self._change(change)
         self._obey(table, until=began + self._lease_seconds)
+        for tenure in self.tenures.values():
+            if tenure.tries.is_strange:
+                tenure.tries.is_strange = False
+                self._strange["tries"] = f"tries of shard {tenure.shard} could not be understood"
+        strange, self._strange = self._strange, {}
+        self._found(tuple(strange.items()))
         if not moves:
             return self._lease_seconds / _RENEW_PART
         self._free = frozenset(range(SHARDS)) - set(table.owners)
@@ -141,7 +160,10 @@ class JetStreamLeases:
                 began = self._clock.monotonic()
                 kept = await self._api.get(self._bucket, last_by_subj=self._key)
                 # One that cannot be read is nobody's writing: everything is free.
-                old = Table() if kept is None else read_table(kept.data) or Table()
+                read = Table() if kept is None else read_table(kept.data)
+                if read is None:
+                    self._strange["table"] = f"{self._key} held no table of leases: it is made anew"
+                old = read or Table()
                 new = change(old)
                 revision = 0 if kept is None else kept.seq
                 try:
@@ -167,6 +189,7 @@ class JetStreamLeases:
                 self._drop(tenure)
 
     def _drop(self, tenure: JetStreamTenure) -> None:
+        self._fence_seen = max(self._fence_seen, tenure.tries.newest_fence)
         self._lost.append((tenure, tenure.interrupted()))
         tenure.end(lost=True)
         tenure.close()

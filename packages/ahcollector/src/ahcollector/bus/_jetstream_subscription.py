@@ -18,6 +18,7 @@ from ahcollector.bus._jetstream_leases import JetStreamLeases
 from ahcollector.bus._jetstream_parts import TenureParts
 from ahcollector.bus._jetstream_setup import Names
 from ahcollector.bus._jetstream_tenure import JetStreamTenure
+from ahcollector.bus._strange import Strange
 from ahcollector.bus.base import AtEnd, Handler
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError
@@ -87,6 +88,7 @@ class JetStreamSubscription:
         self._settling = anyio.Lock()
         self._looked = anyio.Event()
         self._trouble = Trouble(_log, "the bus cannot be read", "the bus is read again")
+        self._is_calm = True
         self._parts = TenureParts(
             api=api,
             names=names,
@@ -112,6 +114,7 @@ class JetStreamSubscription:
             lease_seconds=settings.lease_seconds,
             begin=self._begin,
             give_up=self._give_up,
+            found=Strange(clock=clock, metrics=metrics).found,
         )
 
     def queued(self, shard: int) -> int:
@@ -187,7 +190,10 @@ class JetStreamSubscription:
                 self._leases.drop_ended()
                 pause = self._leases.retry_seconds
             else:
-                self._trouble.is_over()
+                # A shard may be in trouble that this round did not see.
+                if self._is_calm:
+                    self._trouble.is_over()
+                self._is_calm = True
                 self._looked.set()
             for tenure in self._leases.tenures.values():
                 tenure.look()
@@ -272,6 +278,7 @@ class JetStreamSubscription:
         self._changed = anyio.Event()
 
     def _tell(self, error: BusError) -> None:
+        self._is_calm = False
         self._trouble.goes_on(self._clock.monotonic(), {"error": str(error)})
 
     async def _pause(self) -> None:

@@ -18,12 +18,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from typing import Final
 
 import attrs
 
 from ahcollector.bus.base import SHARDS
 
-__all__ = ["Beats", "Owner", "Table", "read_table"]
+__all__ = ["FENCE_MAX", "Beats", "Owner", "Table", "read_table"]
+
+FENCE_MAX: Final = 1 << 62
+"""No fence that somebody gave is as high: they are about the time, in ms."""
 
 
 @attrs.frozen(kw_only=True)
@@ -89,15 +93,16 @@ class Table:
             wants={**self.wants, worker: frozenset(wants)},
         )
 
-    def taken(self, worker: str, shards: Collection[int], *, now_ms: int) -> Table:
+    def taken(self, worker: str, shards: Collection[int], *, now_ms: int, above: int = 0) -> Table:
         """Return it with shards in the hands of a worker, each under a fence of its own.
 
-        Fences are also no lower than the time, so that they rise although a table was lost.
+        Fences are also no lower than the time, so that they rise although a table was lost, and
+        higher than `above`.
         """
         fence = self.fence
         owners = dict(self.owners)
         for shard in shards:
-            fence = max(fence + 1, now_ms)
+            fence = max(fence + 1, now_ms, above + 1)
             owners[shard] = Owner(worker=worker, fence=fence)
         return attrs.evolve(self, fence=fence, owners=owners)
 
@@ -116,11 +121,14 @@ def read_table(data: bytes) -> Table | None:
     try:
         found = json.loads(data)
         workers = dict(found["workers"])
+        fence = int(found["fence"])
+        if not 0 <= fence < FENCE_MAX:
+            return None
         return Table(
-            fence=int(found["fence"]),
+            fence=fence,
             beats={str(name): int(one["beat"]) for name, one in workers.items()},
             wants={
-                str(name): frozenset(int(shard) for shard in one["wants"])
+                str(name): frozenset(range(SHARDS)).intersection(map(int, one["wants"]))
                 for name, one in workers.items()
             },
             owners={
@@ -129,7 +137,7 @@ def read_table(data: bytes) -> Table | None:
                 if 0 <= int(shard) < SHARDS
             },
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 

@@ -28,6 +28,7 @@ import anyio
 
 from ahcollector.bus._jetstream_api import WRONG_REVISION, JetStreamApi, JetStreamRefusedError
 from ahcollector.bus._jetstream_setup import Names
+from ahcollector.bus._jetstream_table import FENCE_MAX
 
 __all__ = ["KEPT_MAX", "TOGETHER", "Tries", "take_back"]
 
@@ -44,8 +45,14 @@ class _Value:
     """The value of the key, as it was read or is to be."""
 
     def __init__(
-        self, *, fence: int = 0, before: int = 0, tries: dict[int, int] | None = None
+        self,
+        *,
+        fence: int = 0,
+        before: int = 0,
+        tries: dict[int, int] | None = None,
+        is_strange: bool = False,
     ) -> None:
+        self.is_strange = is_strange
         self.fence = fence
         self.before = before
         self.tries = {} if tries is None else tries
@@ -60,13 +67,16 @@ class _Value:
         """Return the value; what cannot be read counts no tries."""
         try:
             found = json.loads(data)
-            return cls(
-                fence=int(found["fence"]),
-                before=int(found["before"]),
-                tries={int(seq): int(count) for seq, count in dict(found["tries"]).items()},
-            )
-        except (ValueError, KeyError, TypeError):
-            return cls()
+            fence = int(found["fence"])
+            if fence < FENCE_MAX:
+                return cls(
+                    fence=fence,
+                    before=int(found["before"]),
+                    tries={int(seq): int(count) for seq, count in dict(found["tries"]).items()},
+                )
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            pass
+        return cls(is_strange=True)
 
 
 class Tries:
@@ -74,6 +84,10 @@ class Tries:
 
     Args:
         fence: Of the owner's lease.
+
+    Attributes:
+        newest_fence: The highest that was read.
+        is_strange: Whether what was read could not be understood, and counted for nothing.
     """
 
     def __init__(self, *, api: JetStreamApi, names: Names, shard: int, fence: int) -> None:
@@ -87,13 +101,15 @@ class Tries:
         self._written = _Value()
         self._writing = anyio.Lock()
         self.is_changed = False
+        self.newest_fence = 0
+        self.is_strange = False
 
     async def read(self) -> bool:
         """Read what the owners before left; False: there is a newer one."""
         self._revision, found = await _read(self._api, self._names, self._key)
         self._written = found
         self._before, self._counts = found.before, dict(found.tries)
-        return found.fence <= self._fence
+        return self._is_ours(found)
 
     def of(self, seq: int) -> int:
         """Return how many tries an entry had."""
@@ -169,7 +185,7 @@ class Tries:
     async def _merge(self) -> bool:
         """See what another one wrote meanwhile: it may have taken tries back."""
         revision, found = await _read(self._api, self._names, self._key)
-        if found.fence > self._fence:
+        if not self._is_ours(found):
             return False
         for seq, count in self._written.tries.items():
             fewer = count - found.tries.get(seq, 0)
@@ -177,6 +193,11 @@ class Tries:
                 self._set(seq, max(0, self._counts[seq] - fewer))
         self._revision, self._written = revision, found
         return True
+
+    def _is_ours(self, found: _Value) -> bool:
+        self.newest_fence = max(self.newest_fence, found.fence)
+        self.is_strange = self.is_strange or found.is_strange
+        return found.fence <= self._fence
 
     def _set(self, seq: int, count: int) -> None:
         if count <= 0 and seq > self._before:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from ahcollector import metrics as names
 from ahcollector._trouble import Trouble
 from ahcollector.bus._alone import Alone
 from ahcollector.bus._depths import Depths
 from ahcollector.bus._leases import Leases
+from ahcollector.bus._strange import Strange
 from ahcollector.bus._streams import Settlement, ShardStreams, Taken
 from ahcollector.bus._tenure import READ_ENTRIES, Tenure, TenureSettings
 from ahcollector.bus.base import AtEnd, Handler
@@ -26,7 +26,6 @@ from ahcollector.redis import RedisClient
 __all__ = ["Subscription", "SubscriptionSettings"]
 
 _SETTLE_ENTRIES_MAX: Final = 2_000
-_STRANGE_SHOWN: Final = 5
 _log = logging.getLogger("ahcollector.bus")
 
 
@@ -83,11 +82,6 @@ class Subscription:
         self._alone = Alone()
         self._looked = anyio.Event()
         self._trouble = Trouble(_log, "the bus cannot be read", "the bus is read again")
-        self._strange = Trouble(
-            _log,
-            "the bus has keys that no worker wrote so: they count for nothing",
-            "the keys of the bus are in order again",
-        )
         self._leases = Leases(
             worker=worker,
             wants=shards,
@@ -96,7 +90,7 @@ class Subscription:
             lease_seconds=settings.lease_seconds,
             begin=self._begin,
             give_up=self._give_up,
-            found=self._found,
+            found=Strange(clock=clock, metrics=metrics).found,
         )
 
     def queued(self, shard: int) -> int:
@@ -193,15 +187,6 @@ class Subscription:
                 self._looked.set()
             self._wake()
             await self._clock.sleep(pause)
-
-    def _found(self, strange: Sequence[tuple[str, str]]) -> None:
-        for kind, _ in strange:
-            self._metrics.inc(names.BUS_STRANGE, key=kind)
-        if strange:
-            texts = [text for _, text in strange[:_STRANGE_SHOWN]]
-            self._strange.goes_on(self._clock.monotonic(), {"error": "; ".join(texts)})
-        else:
-            self._strange.is_over()
 
     async def _drained(self) -> None:
         """Return when the bus is closed and every shard that is ours was found empty."""
