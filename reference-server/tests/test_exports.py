@@ -75,6 +75,7 @@ EXPORTS = {
         "NotifySide",
         "Seams",
         "assembled",
+        "reach_each",
         "victoria_metrics",
     ],
 }

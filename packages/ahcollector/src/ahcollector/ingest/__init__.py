@@ -1,16 +1,13 @@
 """The ASGI application that agents talk to (extra ``[http]``)."""
 
-from ahcollector._extras import missing_extra
 from ahcollector.budget.series_budget import SeriesBudget
-
-try:
-    from ahcollector.ingest._document import openapi_document
-    from ahcollector.ingest._headers import IPNetwork
-    from ahcollector.ingest._shell import Check
-    from ahcollector.ingest.app import ingest_app
-    from ahcollector.ingest.limits import IngestLimits
-except ModuleNotFoundError as error:
-    raise missing_extra("ahcollector.ingest", "http", error) from error
+from ahcollector.ingest._extra import (
+    Check,
+    IngestLimits,
+    IPNetwork,
+    ingest_app,
+    openapi_document,
+)
 
 __all__ = [
     "Check",
