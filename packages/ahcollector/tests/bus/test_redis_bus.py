@@ -349,7 +349,7 @@ async def test_the_sweep_finds_the_idle_behind_a_hundred_that_are_not(buses):
     [taken] = await streams.take("me", [SHARD], lease_ms=60_000)
     for number in range(150):
         await bus.publish(batch_of(number))
-    reply = await streams.read_alone(SHARD, count=150)
+    reply = (await streams.read([SHARD], count=150, block_ms=None))[SHARD]
     ids = [one.entry_id for one in reply]
     for one in ids[100:]:
         await client.call("XCLAIM", stream(client), "workers", "owner", 0, one, "IDLE", 90_000)
@@ -362,8 +362,8 @@ async def test_the_sweep_finds_the_idle_behind_a_hundred_that_are_not(buses):
         found += page
         pages += 1
     assert pages > 1
-    entries = await streams.fetch(SHARD, taken.lease, found)
-    assert [one.entry_id for one in entries] == ids[100:120] + ids[121:]
+    entries = await streams.fetch(SHARD, taken.lease, found, bytes_max=1 << 20)
+    assert [one.entry_id for one in entries.reads] == ids[100:120] + ids[121:]
     assert await pending(client) == 149
 
 

@@ -14,7 +14,7 @@ from ahcollector.bus._hand_over import Read
 from ahcollector.errors import BusError, RedisError
 from ahcollector.redis import RedisClient, Script
 
-__all__ = ["Look", "Settlement", "ShardStreams", "Taken", "id_of", "place_of"]
+__all__ = ["Fetched", "Look", "Settlement", "ShardStreams", "Taken", "id_of", "place_of"]
 
 _GROUP: Final = "workers"
 # One name for all: who owns a shard is what its lease says, and names of processes that are gone
@@ -57,6 +57,14 @@ class Settlement:
     lease: str
     acked: Sequence[bytes]
     taken: Sequence[bytes]
+
+
+@attrs.frozen(kw_only=True)
+class Fetched:
+    """Entries that were pending, and at how many of those asked for it was looked."""
+
+    reads: Sequence[Read]
+    looked_at: int
 
 
 def place_of(entry_id: bytes) -> tuple[int, int]:
@@ -102,23 +110,18 @@ class ShardStreams:
         return [max(0, depth) for depth in await self._run("depths", "sample the bus")]
 
     async def read(
-        self, shards: Collection[int], *, count: int, client: RedisClient, block_ms: int | None
+        self, shards: Collection[int], *, count: int, block_ms: int | None
     ) -> dict[int, list[Read]]:
-        """Read new entries of some shards with `client`, waiting for the first so long."""
+        """Read new entries of some shards, so many of each, waiting for the first so long."""
         keys = {self._stream(shard).encode(): shard for shard in shards}
         block: list[str | int] = [] if block_ms is None else ["BLOCK", block_ms]
         with _translated("read entries of the bus"):
-            reply = await client.call(
+            reply = await self._client.call(
                 *("XREADGROUP", "GROUP", _GROUP, _CONSUMER, "COUNT", count, *block, "STREAMS"),
                 *keys,
                 *([">"] * len(keys)),
             )
-        return {keys[key]: [_read(*row) for row in found] for key, found in reply}
-
-    async def read_alone(self, shard: int, *, count: int) -> list[Read]:
-        """Read new entries of one shard without waiting."""
-        found = await self.read([shard], count=count, client=self._client, block_ms=None)
-        return found.get(shard, [])
+        return {keys[key]: [_read(*row) for row in found] for key, found in reply or ()}
 
     async def look(
         self, worker: str, *, wants: Collection[int], lease_ms: int, held: Mapping[int, str]
@@ -204,13 +207,22 @@ class ShardStreams:
         )
         return (following, list(found)) if held else None
 
-    async def fetch(self, shard: int, lease: str, ids: Sequence[bytes]) -> list[Read] | None:
-        """Read pending entries; None: the lease is lost."""
-        held, *flat = await self._run("fetch", "read pending entries", shard, lease, *ids)
+    async def fetch(
+        self, shard: int, lease: str, ids: Sequence[bytes], *, bytes_max: int
+    ) -> Fetched | None:
+        """Read pending entries up to the one with which they have so many bytes.
+
+        None: the lease is lost.
+        """
+        held, *rest = await self._run(
+            "fetch", "read pending entries", shard, lease, bytes_max, *ids
+        )
         if not held:
             return None
+        looked_at, *flat = rest
         rows = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
-        return [Read(entry_id=one, tries=int(tries), data=data) for one, tries, data in rows]
+        reads = [Read(entry_id=one, tries=int(tries), data=data) for one, tries, data in rows]
+        return Fetched(reads=reads, looked_at=looked_at)
 
     async def bury(
         self, shard: int, lease: str, entry_id: bytes, *, reason: str, now: float, dead_max: int

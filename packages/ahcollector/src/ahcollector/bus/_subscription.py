@@ -12,11 +12,12 @@ from anyio.abc import TaskGroup
 
 from ahcollector._trouble import Trouble
 from ahcollector.bus._alone import Alone
+from ahcollector.bus._bulk import Bulk, Turns
 from ahcollector.bus._depths import Depths
 from ahcollector.bus._leases import Leases
 from ahcollector.bus._strange import Strange
 from ahcollector.bus._streams import Settlement, ShardStreams, Taken
-from ahcollector.bus._tenure import READ_ENTRIES, Tenure, TenureSettings
+from ahcollector.bus._tenure import Tenure, TenureSettings
 from ahcollector.bus.base import AtEnd, Handler
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError
@@ -51,7 +52,7 @@ class Subscription:
 
     Args:
         worker: A name that no other subscription of any process has.
-        reading: A client of its own for commands that wait.
+        reading: A client of its own for commands that wait, and for those that read entries.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Subscription:
     ) -> None:
         self._handler = handler
         self._streams = streams
-        self._reading = reading
+        self._bulk = Bulk(client=reading)
         self._depths = depths
         self._clock = clock
         self._metrics = metrics
@@ -137,6 +138,7 @@ class Subscription:
             until=until,
             pending=taken.pending,
             streams=self._streams,
+            bulk=self._bulk,
             handler=self._handler,
             clock=self._clock,
             metrics=self._metrics,
@@ -219,6 +221,7 @@ class Subscription:
 
     async def _read(self, number: int) -> None:
         """Read the shards of one part, for ever."""
+        turns = Turns(self._bulk.ration)
         while True:
             changed = self._changed
             ready = [
@@ -227,20 +230,19 @@ class Subscription:
                 if shard % self._settings.readers == number and tenure.wants_more()
             ]
             if ready:
-                await self._read_once(ready)
+                await self._read_once(ready, turns)
             else:
                 await changed.wait()
 
-    async def _read_once(self, ready: list[Tenure]) -> None:
+    async def _read_once(self, ready: list[Tenure], turns: Turns) -> None:
+        shards, count, may_wait = turns.next([tenure.shard for tenure in ready])
+        ready = [tenure for tenure in ready if tenure.shard in shards]
         for tenure in ready:
             tenure.is_read = True
         try:
-            found = await self._streams.read(
-                [tenure.shard for tenure in ready],
-                count=READ_ENTRIES,
-                client=self._reading,
-                block_ms=max(1, round(self._settings.block_seconds * 1000)),
-            )
+            block_ms = max(1, round(self._settings.block_seconds * 1000)) if may_wait else None
+            found = await self._bulk.read(shards, count=count, block_ms=block_ms)
+            turns.came(shards, is_any=bool(found))
             for tenure in ready:
                 entries = found.get(tenure.shard, [])
                 tenure.put(entries)

@@ -11,6 +11,7 @@ import anyio
 import attrs
 
 from ahcollector.bus._alone import Alone
+from ahcollector.bus._bulk import READ_ENTRIES, Bulk
 from ahcollector.bus._hand_over import Entry, HandOver, Read, once_more, taken_over
 from ahcollector.bus._streams import Settlement, ShardStreams, id_of, place_of
 from ahcollector.bus.base import Handler
@@ -18,10 +19,7 @@ from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError
 from ahcollector.metrics import Metrics
 
-__all__ = ["READ_ENTRIES", "Tenure", "TenureSettings"]
-
-READ_ENTRIES: Final = 32
-"""How many entries of a shard one command reads, and about how many wait in memory."""
+__all__ = ["Tenure", "TenureSettings"]
 
 _LIST_ENTRIES: Final = 100
 _SETTLE_ENTRIES: Final = 500
@@ -70,6 +68,7 @@ class Tenure:
         until: float,
         pending: int,
         streams: ShardStreams,
+        bulk: Bulk,
         handler: Handler,
         clock: AsyncClock,
         metrics: Metrics,
@@ -102,6 +101,7 @@ class Tenure:
         self._after = b"0-0"
         self._cursor = b"0-0"
         self._streams = streams
+        self._bulk = bulk
         self._clock = clock
         self._settings = settings
         self._came = came
@@ -149,7 +149,7 @@ class Tenure:
         """Return whether a reader may read for it now."""
         if self.is_leaving or self.is_read or self.is_in_doubt or self.ends_when_empty:
             return False
-        if len(self.queue) >= READ_ENTRIES:
+        if len(self.queue) >= self._bulk.ration.of_one:
             # It is not among those that the next command waits for, so it reads for itself first.
             self.is_behind = True
             return False
@@ -304,7 +304,7 @@ class Tenure:
         """Read without waiting: the readers wait for others just now."""
         self.is_read = True
         try:
-            found = await self._streams.read_alone(self.shard, count=READ_ENTRIES)
+            found = await self._bulk.read_alone(self.shard, is_valid=self.is_valid)
         except BusError:
             self.doubt()
             await self._clock.sleep(self._settings.retry_seconds)
@@ -325,12 +325,12 @@ class Tenure:
                 self.end(lost=True)
                 return
             unknown = [one for one in page if one not in self._known]
-            await self._adopt(unknown[:READ_ENTRIES])
+            looked_at = await self._adopt(unknown[:READ_ENTRIES])
         except BusError:
             await self._clock.sleep(self._settings.retry_seconds)
             return
-        if len(unknown) > READ_ENTRIES:
-            self._after = unknown[READ_ENTRIES - 1]
+        if len(unknown) > looked_at:
+            self._after = unknown[looked_at - 1]
         elif len(page) == _LIST_ENTRIES:
             self._after = page[-1]
         else:
@@ -354,39 +354,39 @@ class Tenure:
             unknown = [one for one in ids if one not in self._known]
             if unknown and not self.is_in_doubt:
                 found += len(unknown)
-                await self._adopt(unknown)
+                if await self._adopt(unknown) < len(unknown):
+                    # It finds the others a few at a time, when these are handed over.
+                    self.doubt()
             if self._cursor == b"0-0":
                 break
         return found
 
     async def _fetch_asked(self) -> None:
         """Read some of what was asked for again: the memory of a process is not for all of it."""
-        count = min(READ_ENTRIES, len(self._asked))
-        places = [heapq.heappop(self._asked) for _ in range(count)]
+        places = [heapq.heappop(self._asked) for _ in range(min(READ_ENTRIES, len(self._asked)))]
         ids = [id_of(place) for place in places]
         try:
-            found = await self._streams.fetch(self.shard, self.lease, ids)
+            found = await self._bulk.fetch(self.shard, self.lease, ids)
         except BusError:
-            for place in places:
-                heapq.heappush(self._asked, place)
+            self._asked = sorted(self._asked + places)
             await self._clock.sleep(self._settings.retry_seconds)
             return
         if found is None:
             self.end(lost=True)
             return
-        there = {read.entry_id for read in found}
-        self._known.difference_update(one for one in ids if one not in there)
-        self._fetched.extend(map(once_more, found))
+        self._asked = sorted(self._asked + places[found.looked_at :])
+        self._known -= set(ids[: found.looked_at]).difference(one.entry_id for one in found.reads)
+        self._fetched.extend(map(once_more, found.reads))
 
-    async def _adopt(self, ids: list[bytes]) -> None:
-        """Put pending entries before what waits: they are older."""
+    async def _adopt(self, ids: list[bytes]) -> int:
+        """Put the first of some pending entries before what waits; return how many it was about."""
         if not ids:
-            return
-        found = await self._streams.fetch(self.shard, self.lease, ids)
+            return 0
+        found = await self._bulk.fetch(self.shard, self.lease, ids)
         if found is None:
             self.end(lost=True)
-            return
-        news = [read for read in found if read.entry_id not in self._known]
+            return len(ids)
+        news = [read for read in found.reads if read.entry_id not in self._known]
         once = [read.entry_id for read in news if read.tries == 1]
         # Their second try is counted together, as the first one is by reading them: one command for
         # each would make a take-over slow. From then on each is counted alone.
@@ -396,3 +396,4 @@ class Tenure:
         self._known.update(one.read.entry_id for one in entries)
         self.queue.extendleft(reversed(entries))
         self.wake()
+        return found.looked_at

@@ -69,6 +69,7 @@ import anyio
 
 from ahcollector import metrics as names
 from ahcollector._gather import Gather
+from ahcollector.bus._bulk import BULK_CONNECTIONS
 from ahcollector.bus._depths import Depths
 from ahcollector.bus._entries import encode
 from ahcollector.bus._redis_dead import RedisBusDeadLetters
@@ -101,7 +102,8 @@ class RedisBus:
         clock: Ages of leases and samples, pauses, and dates of dead letters.
         metrics: Where to count.
         queue_batches_max: Entries of a shard that may wait to be read.
-        readers: Connections on which a subscription waits for entries; those are its own.
+        readers: Connections on which a subscription waits for entries; those are its own, and so
+            are four more, on which it reads entries without waiting.
         block_seconds: How long each waits for an entry, at most; so long a cancellation may take.
         lease_seconds: How long a shard stays with a worker that shows no life.
         claim_idle_seconds: What is pending for so long and unknown to the owner is handed over.
@@ -223,7 +225,8 @@ class RedisBus:
             if shard in self._taken:
                 raise BusError(f"shard {shard} has a subscriber: end that subscription first")
         reading = self._client.for_blocking(
-            block_seconds=self._settings.block_seconds, connections_max=self._settings.readers
+            block_seconds=self._settings.block_seconds,
+            connections_max=self._settings.readers + BULK_CONNECTIONS,
         )
         subscription = Subscription(
             worker=uuid.uuid4().hex,
