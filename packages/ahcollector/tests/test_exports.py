@@ -86,6 +86,7 @@ PUBLIC = {
         "Delivery",
         "Handler",
         "InProcessBus",
+        "ReadyHandler",
         "Receipt",
         "SHARDS",
         "SampleBatch",

@@ -158,3 +158,49 @@ async def test_what_cannot_be_read_is_set_aside_in_the_try_that_finds_it(monkeyp
     shard = Shard()
     await shard.run(pending(2))
     assert shard.notes == [("counted", 3), ("buried", "no batch")]
+
+
+class Patient(Shard):
+    """A shard whose handler tells when it is ready."""
+
+    def __init__(self, handler=None, error=None):
+        super().__init__(handler)
+        self.error = error
+        self.handle = self
+
+    async def __call__(self, delivery):
+        await Shard.handle(self, delivery)
+
+    async def ready(self, shard):
+        self.notes.append(("ready", shard))
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("error", [None, LookupError("odd")])
+async def test_a_further_try_is_counted_when_the_handler_is_ready_for_it(error):
+    """C9: and is made, whatever that raises."""
+    shard = Patient(error=error)
+    await shard.run(pending(2))
+    assert shard.notes == [("ready", 3), ("counted", 3), ("begun", 3), ("handled", 3), "cleared"]
+    shard = Patient(error=error)
+    await shard.run(pending(TRIES_MAX))
+    assert shard.notes == [("buried", "the process ended, or its lease, in each of 5 tries")]
+
+
+async def test_what_was_settled_meanwhile_is_tried_no_more():
+    shard = Patient()
+
+    async def ready(number):
+        shard.held.clear()
+
+    shard.ready = ready
+    await shard.run(pending(2))
+    assert shard.notes == []
+
+
+async def test_a_try_that_is_counted_already_asks_nobody():
+    shard = Patient()
+    await shard.run(pending(1, counted={ENTRY}))
+    assert shard.notes == [("begun", 2), ("handled", 2)]

@@ -5,12 +5,13 @@
 The batch of the number MARKED ends the process in its write, as a crash in a library does: nobody
 hears of it. The ledger has one line for each life and each write. Each life is a child that is
 forked when all is imported, so that a new one costs nothing. A write takes up to WRITE_SECONDS for
-each of its batches.
+each of its batches. While there is a file LEDGER.away, the store answers nobody.
 """
 
 import os
 import random
 import sys
+from pathlib import Path
 
 import anyio
 from deadly_stage import bus_of, number_of
@@ -22,6 +23,7 @@ from ahcollector.worker import Worker
 class DeadlyStore:
     def __init__(self, ledger, marked, write_seconds):
         self.ledger = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self.away = Path(f"{ledger}.away")
         self.marked = marked
         self.write_seconds = write_seconds
         self.rng = random.Random(os.getpid())
@@ -29,13 +31,19 @@ class DeadlyStore:
 
     async def write(self, batches):
         numbers = [number_of(batch) for batch in batches]
+        await self.answer()
         await anyio.sleep(self.rng.random() * self.write_seconds * len(batches))
         if self.marked in numbers:
             os.write(self.ledger, f"died {' '.join(map(str, numbers))}\n".encode())
             os._exit(9)
         os.write(self.ledger, f"wrote {' '.join(map(str, numbers))}\n".encode())
 
+    async def answer(self):
+        while self.away.exists():
+            await anyio.sleep(0.01)
+
     async def epoch(self):
+        await self.answer()
         return "always the same"
 
 

@@ -127,3 +127,23 @@ async def test_killed_workers_make_no_dead_letter_of_what_is_innocent(scene, wri
         while len(scene.written()) < 440:
             await anyio.sleep(0.02)
     assert await scene.bus.dead.count() == 0
+
+
+async def test_killed_workers_make_no_dead_letter_of_what_waits_for_a_store_that_hangs(scene):
+    """C9: no write fails, no buffer is full, and no more than its second try is counted."""
+    away = scene.path.with_name("ledger.away")
+    away.touch()
+    # One alone: kills cost several a try in turn.
+    await scene.publish([0])
+    scene.start(-1, durable_after_seconds=1_000.0)
+    for number in range(1, TRIES_MAX + 3):
+        pid = await scene.life(number)
+        await anyio.sleep(0.4)
+        os.kill(pid, signal.SIGKILL)
+        await scene.free_shards()
+    assert await scene.bus.dead.count() == 0
+    away.unlink()
+    with anyio.fail_after(60):
+        while scene.written() != {0}:
+            await anyio.sleep(0.02)
+    assert await scene.bus.dead.count() == 0

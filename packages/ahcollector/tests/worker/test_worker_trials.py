@@ -5,7 +5,7 @@ import random
 import anyio
 import pytest
 
-from ahcollector.bus import shard_for
+from ahcollector.bus import ReadyHandler, shard_for
 from ahcollector.errors import PermanentStoreError, TemporaryStoreError
 from ahcollector.testing import FakeClock
 from ahcollector.testing._contracts.bus import batch_of
@@ -50,6 +50,23 @@ class Store:
         if self.error is not None:
             raise self.error
         self.writes.append([int(batch.request_id, 16) for batch in batches])
+
+
+class Answers:
+    """Tells the store's start, when it may."""
+
+    def __init__(self):
+        self.asked = 0
+        self.error = None
+        self.opened = anyio.Event()
+        self.opened.set()
+
+    async def epoch(self):
+        self.asked += 1
+        await self.opened.wait()
+        if self.error is not None:
+            raise self.error
+        return "always the same"
 
 
 class World:
@@ -166,3 +183,83 @@ async def test_no_more_than_a_thousand_batches_are_on_trial_at_a_time():
         world.store.opened.set()
         await anyio.wait_all_tasks_blocked()
         assert all(one.is_cleared and one.is_acknowledged for one in handed)
+
+
+class Asks:
+    """A bus that asks the handler, before it counts a try."""
+
+    def __init__(self, world, count=1):
+        self.ready = 0
+        for _ in range(count):
+            world.tasks.start_soon(self.ask, world)
+
+    async def ask(self, world):
+        await world.handler.ready(SHARD)
+        self.ready += 1
+
+
+async def test_no_further_try_begins_before_the_buffer_has_room():
+    """C9: so a kill meanwhile costs none, however often."""
+    async with World(flush_samples=1) as world:
+        assert isinstance(world.handler, ReadyHandler)
+        world.store.opened = anyio.Event()
+        await world.hand(*[Handed(n, 1) for n in range(4)])
+        asks = Asks(world)
+        await anyio.wait_all_tasks_blocked()
+        assert asks.ready == 0
+        world.store.opened.set()
+        await anyio.wait_all_tasks_blocked()
+        assert asks.ready == 1
+
+
+async def test_no_further_try_begins_while_the_store_hangs():
+    """C9: its last answer is a second old at most, and many ask it together."""
+    answers = Answers()
+    async with World(restarts=answers, durable_after_seconds=1_000.0) as world:
+        answers.opened = anyio.Event()
+        asks = Asks(world, 50)
+        await anyio.wait_all_tasks_blocked()
+        assert (asks.ready, answers.asked) == (0, 1)
+        answers.opened.set()
+        await anyio.wait_all_tasks_blocked()
+        assert (asks.ready, answers.asked) == (50, 1)
+        answers.opened = anyio.Event()
+        await world.clock.run_for(0.9)
+        asks = Asks(world)
+        await anyio.wait_all_tasks_blocked()
+        assert (asks.ready, answers.asked) == (1, 1)
+        await world.clock.run_for(0.2)
+        asks = Asks(world)
+        await anyio.wait_all_tasks_blocked()
+        assert (asks.ready, answers.asked) == (0, 2)
+
+
+@pytest.mark.parametrize("error", [TemporaryStoreError("503"), LookupError("odd")])
+async def test_a_store_that_gives_no_answer_is_away_and_ends_the_trials(error):
+    """C9: what is tried after that waits without its tries."""
+    answers = Answers()
+    async with World(restarts=answers, durable_after_seconds=1_000.0) as world:
+        world.store.opened = anyio.Event()
+        [waits] = await world.hand(Handed(0, 3))
+        await world.clock.run_for(2)
+        answers.error = error
+        asks = Asks(world, 10)
+        await anyio.wait_all_tasks_blocked()
+        assert (asks.ready, answers.asked) == (10, 2)
+        [later] = await world.hand(Handed(1, 3))
+        assert all(one.is_cleared and one.is_taken for one in (waits, later))
+        answers.error = None
+        world.store.opened.set()
+        await world.clock.run_for(60)
+        assert sorted(number for write in world.store.writes for number in write) == [0, 1]
+
+
+async def test_a_reason_that_has_no_utf_8_is_kept_with_a_batch():
+    """C9: half a surrogate pair in what a store raises."""
+    async with World() as world:
+        world.store.error = PermanentStoreError("no \ud800")
+        [handed] = await world.hand(Handed(0, 1))
+        await world.clock.run_for(1)
+        assert handed.is_acknowledged
+        [letter] = await world.dead.letters()
+        assert letter.reason == r"PermanentStoreError: no \ud800"

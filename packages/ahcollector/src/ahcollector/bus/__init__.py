@@ -10,7 +10,8 @@ The law that every implementation keeps:
   entry handed over again; the fifth failure makes it a dead letter and its neighbours flow on. What
   is held when a subscription ends is handed to the next one, in the old order.
 * On a shared bus a process that dies costs what it held a try, since one of these entries may be
-  what it died of; see `Delivery.clear_tries`.
+  what it died of; see `Delivery.clear_tries`. A further try is counted when the handler is ready
+  for it; see `ReadyHandler`.
 """
 
 from ahcollector.bus.base import (
@@ -22,6 +23,7 @@ from ahcollector.bus.base import (
     BusDeadLetters,
     Delivery,
     Handler,
+    ReadyHandler,
     Receipt,
     SampleBatch,
     StoredSeries,
@@ -39,6 +41,7 @@ __all__ = [
     "Delivery",
     "Handler",
     "InProcessBus",
+    "ReadyHandler",
     "Receipt",
     "SampleBatch",
     "StoredSeries",

@@ -12,6 +12,7 @@ import attrs
 from ahcollector import metrics as names
 from ahcollector.bus._alone import Alone
 from ahcollector.bus._entries import decode
+from ahcollector.bus._ready import until_ready, writable
 from ahcollector.bus.base import ALONE_FROM, TRIES_MAX, Handler, SampleBatch
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError
@@ -242,7 +243,9 @@ class HandOver:
                 text = f"the process ended, or its lease, in each of {entry.tries} tries"
                 await self._bury(entry, "handler_died", text)
                 return True
-            if not await self._begin(entry):
+            # Before it is counted: a process that dies while the handler only waits costs no try.
+            await until_ready(self._handler, self._tenure.shard)
+            if not (self._is_held(entry, hand_over) and await self._begin(entry)):
                 return True
         try:
             # Once the try is counted, for it may end the process, too.
@@ -314,6 +317,7 @@ class HandOver:
         self, entry: Entry, kind: str, reason: str, *, request_id: str | None = None
     ) -> None:
         entry_id = entry.read.entry_id
+        reason = writable(reason)
         told = {"shard": self._tenure.shard, "entry": entry_id.decode(), "error": reason}
         _log.error(
             "an entry of the bus is set aside",

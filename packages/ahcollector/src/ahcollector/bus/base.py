@@ -6,7 +6,7 @@ The law that every implementation keeps is said in `ahcollector.bus`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import attrs
 
@@ -20,6 +20,7 @@ __all__ = [
     "BusDeadLetters",
     "Delivery",
     "Handler",
+    "ReadyHandler",
     "Receipt",
     "SampleBatch",
     "StoredSeries",
@@ -152,8 +153,33 @@ class Delivery(Receipt, Protocol):
 Handler = Callable[[Delivery], Awaitable[None]]
 """Takes responsibility for a delivery: returning does not acknowledge it, raising counts as a try.
 
-Waiting inside is how a handler slows its shard down.
+Waiting inside is how a handler slows its shard down. One that waits there for what is no
+fault of an entry had better be a `ReadyHandler`.
 """
+
+
+@runtime_checkable
+class ReadyHandler(Protocol):
+    """A `Handler` that tells when an entry may be tried once more.
+
+    Every bus looks for `ready` at the handler that `subscribe` is given, and asks it before it
+    counts a further try. So a process that dies while the handler waits there for room, or for a
+    store, costs the entries that wait no try, however often that happens. First tries are not asked
+    for, and cost nothing; nor are, on Redis, second tries after a death, which are counted together
+    when a shard is taken over.
+    """
+
+    async def __call__(self, delivery: Delivery) -> None:
+        """Take responsibility for a delivery, as every `Handler` does."""
+        ...
+
+    async def ready(self, shard: int) -> None:
+        """Return when an entry of a shard may be tried once more.
+
+        It is cancelled when the subscription or the lease of the shard ends. When it raises, that
+        is told in the log, and the try is made.
+        """
+        ...
 
 
 AtEnd = Callable[[], Awaitable[None]]

@@ -13,6 +13,7 @@ import attrs
 
 from ahcollector import metrics as names
 from ahcollector.bus._dead import MemoryBusDeadLetters
+from ahcollector.bus._ready import until_ready, writable
 from ahcollector.bus.base import (
     SHARDS,
     TRIES_MAX,
@@ -240,6 +241,10 @@ class InProcessBus:
         """Give one entry to the handler until it takes it, or has failed too often."""
         hand_over = shard.hold(entry)
         while hand_over in shard.held:
+            if entry.tries:
+                await until_ready(handler, shard.number)
+                if hand_over not in shard.held:
+                    return
             entry.tries += 1
             try:
                 await handler(_Delivery(shard, hand_over, entry))
@@ -267,6 +272,7 @@ class InProcessBus:
 
     def _bury(self, shard: _Shard, hand_over: int, reason: str) -> None:
         entry = shard.held.pop(hand_over)
+        reason = writable(reason)
         _log.error(
             "an entry of the bus is set aside",
             extra={"request_id": entry.batch.request_id, "shard": shard.number, "error": reason},

@@ -43,6 +43,11 @@ class ShardBuffer:
         """Whether `put` would wait."""
         return self._closed or self.samples >= _PRESSURE_FLUSHES * self._flush_samples
 
+    async def room(self) -> None:
+        """Return when `put` would not wait."""
+        while self.is_full:
+            await self._changed.wait()
+
     async def put(self, delivery: Delivery, *, at_once: bool = False, alone: bool = False) -> None:
         """Add a delivery, after waiting while four flushes of samples are unwritten.
 
@@ -53,8 +58,7 @@ class ShardBuffer:
             at_once: Whether it waits for no others.
             alone: Whether it is written by itself.
         """
-        while self.is_full:
-            await self._changed.wait()
+        await self.room()
         if at_once:
             self._at_once.add(delivery)
         if alone:

@@ -18,6 +18,7 @@ known, so that every write has one to begin with.
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -36,6 +37,7 @@ from ahcollector.store.base import Restarts
 __all__ = ["AtOnce", "Settling", "WhenDurable"]
 
 _ASKS: Final = 3
+_FRESH_SECONDS: Final = 1.0
 _log = logging.getLogger("ahcollector.worker")
 
 
@@ -60,6 +62,14 @@ class Settling(Protocol):
         Raises:
             TemporaryStoreError: Nothing may be written now, because nobody would know what becomes
                 of it.
+        """
+        ...
+
+    async def answered(self) -> None:
+        """Return when the store gave an answer within the last second, where it can be asked.
+
+        Raises:
+            TemporaryStoreError: It gave none.
         """
         ...
 
@@ -88,6 +98,9 @@ class AtOnce:
     async def begin(self) -> int:
         """Return any number."""
         return 0
+
+    async def answered(self) -> None:
+        """Return: such a store is asked nothing."""
 
     async def written(self, deliveries: Sequence[Delivery], spell: int) -> None:  # noqa: ARG002 - a protocol
         """Acknowledge."""
@@ -140,6 +153,7 @@ class WhenDurable:
         self._epoch: str | None = None
         self._spell = 0
         self._asking = anyio.Lock()
+        self._answered_at = -math.inf
         self._failures = 0
         self._why = ""
         self._taken = 0
@@ -175,10 +189,24 @@ class WhenDurable:
                     self._epoch = await self._ask()
         return self._spell
 
+    async def answered(self) -> None:
+        """Return when the store told its epoch within the last second; if need be, ask for it."""
+        failures = self._failures
+        async with self._asking:
+            if self._clock.monotonic() - self._answered_at < _FRESH_SECONDS:
+                return
+            if self._failures != failures:
+                raise TemporaryStoreError(self._why)
+            epoch = await self._ask()
+            if self._epoch is None:
+                self._epoch = epoch
+            # One that differs is seen by the next look, as every other start of the store is.
+
     async def _ask(self) -> str:
         """Ask for the epoch; raises TemporaryStoreError, whatever went wrong."""
+        asked_at = self._clock.monotonic()
         try:
-            return await self._restarts.epoch()
+            epoch = await self._restarts.epoch()
         except TemporaryStoreError as error:
             self._failures += 1
             self._why = str(error)
@@ -189,6 +217,8 @@ class WhenDurable:
             self._failures += 1
             self._why = f"the store's start cannot be told: {type(error).__name__}: {error}"
             raise TemporaryStoreError(self._why) from error
+        self._answered_at = asked_at
+        return epoch
 
     async def written(self, deliveries: Sequence[Delivery], spell: int) -> None:
         """Hold what was written in one spell; ask for everything else again."""

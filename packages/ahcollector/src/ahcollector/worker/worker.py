@@ -10,7 +10,7 @@ import anyio
 import attrs
 
 from ahcollector import metrics as names
-from ahcollector.bus.base import ALONE_FROM, SHARDS, TRIES_MAX, Bus, Delivery
+from ahcollector.bus.base import SHARDS, TRIES_MAX, Bus, Delivery
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import DeadBatchesError, PermanentStoreError, TemporaryStoreError
 from ahcollector.metrics import Metrics, NullMetrics
@@ -19,6 +19,7 @@ from ahcollector.worker._breaker import CircuitBreaker
 from ahcollector.worker._buffer import ShardBuffer
 from ahcollector.worker._dead_memory import MemoryDeadBatches
 from ahcollector.worker._settling import AtOnce, Settling, WhenDurable
+from ahcollector.worker._taking import Taking
 from ahcollector.worker._trials import Trials
 from ahcollector.worker.deadletter import DeadBatches
 from ahwire.clock import Rng
@@ -68,8 +69,10 @@ class Worker:
     is in a write that ends no process. From the third try on a batch is written by itself, and the
     bus waits for that with all that may be other such ones. So one that kills in its write is a
     dead letter of the bus after five deaths, and those that were with it pass. A store that is away
-    ends such a wait, and takes the tries of what waits back. Nothing tells a batch that kills from
-    one in whose own write somebody else killed the process, three times.
+    ends such a wait, and takes the tries of what waits back; a further try is begun only when the
+    buffer has room and, with `restarts`, the store gave an answer within the last second. Nothing
+    tells a batch that kills from one in whose own write somebody else killed the process, three
+    times.
 
     **Acknowledged means durable.** With `durable_after_seconds` a batch that was written stays on
     the bus, and out of this process's memory, until the store has lived for so long after the
@@ -153,6 +156,14 @@ class Worker:
         self._dead = 0
         self._failed = False
         self._trials = Trials()
+        self._taking = Taking(
+            buffers=self._buffers,
+            breaker=self._breaker,
+            trials=self._trials,
+            settling=self._settling,
+            taken=self._tell_pending,
+            away=self._away,
+        )
 
     def _settling_of(
         self, after_seconds: float, restarts: Restarts | None, held_max: int
@@ -206,7 +217,7 @@ class Worker:
                     for buffer in self._buffers.values():
                         tasks.start_soon(self._write_shard, buffer)
                     await self._bus.subscribe(
-                        list(self._buffers), self._take, at_end=self._write_the_rest
+                        list(self._buffers), self._taking, at_end=self._write_the_rest
                     )
                     tasks.cancel_scope.cancel()
         except BaseException:
@@ -232,40 +243,6 @@ class Worker:
             return True
         depth = self._bus.depth()
         return not any(depth.get(shard) for shard in self._buffers)
-
-    async def _take(self, delivery: Delivery) -> None:
-        buffer = self._buffers[delivery.shard]
-        if delivery.attempt > 1 and await self._may_be_tried(buffer):
-            await self._try_out(delivery, buffer)
-            return
-        if delivery.attempt > 1:
-            # It waits for the store, however often processes end meanwhile.
-            await delivery.clear_tries()
-        await buffer.put(delivery)
-        self._tell_pending()
-
-    async def _may_be_tried(self, buffer: ShardBuffer) -> bool:
-        """Wait for room among the trials; return whether the store takes samples, as far as known.
-
-        Then the buffer has room, too.
-        """
-        while not (self._breaker.open or buffer.is_full):
-            if self._trials.has_room:
-                return True
-            await self._trials.change()
-        return False
-
-    async def _try_out(self, delivery: Delivery, buffer: ShardBuffer) -> None:
-        """Take a batch that a process died with; from the third try on return when that is over."""
-        is_alone = delivery.attempt >= ALONE_FROM
-        over = self._trials.begin(delivery)
-        await buffer.put(delivery, at_once=True, alone=is_alone)
-        self._tell_pending()
-        if is_alone:
-            try:
-                await over.wait()
-            finally:
-                self._trials.drop(delivery)
 
     async def _write_shard(self, buffer: ShardBuffer) -> None:
         while deliveries := await buffer.ready():
@@ -308,14 +285,7 @@ class Worker:
                 begin = self._clock.monotonic()
                 await self._store.write(batches)
             except TemporaryStoreError as error:
-                if not self._breaker.open:
-                    _log.warning(
-                        "the store takes no samples",
-                        extra={"error": str(error), **_requests(deliveries)},
-                    )
-                self._breaker.failed()
-                await self._trials.adjourn()
-                self._metrics.inc(names.TSDB_WRITE_ERRORS, kind="temporary")
+                await self._away(error, deliveries)
                 return error
             except PermanentStoreError as error:
                 self._metrics.inc(names.TSDB_WRITE_ERRORS, kind="permanent")
@@ -335,6 +305,15 @@ class Worker:
         await self._settling.written(deliveries, spell)
         return None
 
+    async def _away(self, error: TemporaryStoreError, deliveries: Sequence[Delivery] = ()) -> None:
+        if not self._breaker.open:
+            _log.warning(
+                "the store takes no samples", extra={"error": str(error), **_requests(deliveries)}
+            )
+        self._breaker.failed()
+        await self._trials.adjourn()
+        self._metrics.inc(names.TSDB_WRITE_ERRORS, kind="temporary")
+
     def _closed(self) -> None:
         if self._breaker.open:
             _log.info("the store takes samples again")
@@ -342,7 +321,8 @@ class Worker:
 
     async def _bury(self, delivery: Delivery, error: Exception) -> None:
         """Set a batch aside; while that fails, it stays on the bus."""
-        reason = f"{type(error).__name__}: {error}"
+        # Half a surrogate pair has no UTF-8, and nobody could keep it.
+        reason = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
         _log.error(
             "a batch is set aside",
             extra={"request_id": delivery.batch.request_id, "error": reason},
@@ -382,6 +362,8 @@ class Worker:
 def _requests(deliveries: Sequence[Delivery]) -> dict[str, Any]:
     """Return what a log line tells of the batches of a write; of many, the first ones."""
     ids = [delivery.batch.request_id for delivery in deliveries]
+    if not ids:
+        return {}
     if len(ids) == 1:
         return {"request_id": ids[0]}
     return {"batches": len(ids), "request_ids": ids[:_REQUESTS_TOLD]}

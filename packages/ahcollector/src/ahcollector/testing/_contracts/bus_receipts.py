@@ -52,6 +52,30 @@ def number_of(delivery: Delivery) -> int:
     return int(delivery.batch.request_id, 16)
 
 
+class _Patient:
+    """A handler that fails, or acknowledges, and tells when it is ready."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, int]] = []
+        self.fails = False
+        self.asked = anyio.Event()
+        self.opened = anyio.Event()
+        self.done = anyio.Event()
+
+    async def __call__(self, delivery: Delivery) -> None:
+        self.seen.append((number_of(delivery), delivery.attempt))
+        if self.fails:
+            raise LookupError("once more")
+        await delivery.ack()
+        if number_of(delivery) == 1:
+            self.done.set()
+
+    async def ready(self, shard: int) -> None:
+        assert shard == shard_for("web-1")
+        self.asked.set()
+        await self.opened.wait()
+
+
 class BusReceipts:
     """A part of the suite; `BusContract` is the whole."""
 
@@ -197,6 +221,28 @@ class BusReceipts:
         await self.until(bus, handler, done)
         assert tries == [1, *range(1, TRIES_MAX + 1)]
         assert [letter.batch for letter in await self.dead(bus).letters()] == [batch_of(0)]
+
+    async def test_a_further_try_waits_until_the_handler_is_ready(self) -> None:
+        """C9: a first one does not, and ends of subscriptions meanwhile cost no try."""
+        bus = await self.new()
+        await bus.publish(batch_of(0))
+        await bus.publish(batch_of(1))
+        handler = _Patient()
+        handler.fails = True
+        await self.until(bus, handler, handler.asked)
+        assert handler.seen == [(0, 1)]
+        for _ in range(2 * TRIES_MAX):
+            handler.asked = anyio.Event()
+            await self.until(bus, handler, handler.asked)
+        # A bus may have counted the second try when it found what the first subscription left.
+        assert {number for number, _ in handler.seen} == {0}
+        assert max(attempt for _, attempt in handler.seen) <= 2
+        handler.fails, handler.done = False, anyio.Event()
+        handler.opened.set()
+        await self.until(bus, handler, handler.done)
+        assert [number for number, _ in handler.seen[-2:]] == [0, 1]
+        assert handler.seen[-2][1] <= 3
+        assert await self.dead(bus).count() == 0
 
     async def test_what_is_held_or_asked_for_again_at_the_end_is_the_next_subscribers(self) -> None:
         """In the old order, together with what was never handed over."""
