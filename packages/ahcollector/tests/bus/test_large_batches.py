@@ -1,5 +1,6 @@
 """Large batches that wait in all shards are read, and keep nothing else from its connection."""
 
+import json
 import os
 
 import pytest
@@ -11,8 +12,11 @@ from ahcollector.bus import SHARDS
 from ahcollector.bus._bulk import READ_BYTES, READ_ENTRIES, Ration, Turns
 from ahcollector.bus._entries import encode
 from ahcollector.bus._hand_over import Read
+from ahcollector.bus._jetstream_consumer import LARGE_TOGETHER
 from ahcollector.bus._streams import ShardStreams
 from ahcollector.bus.base import SampleBatch, StoredSeries
+from ahcollector.bus.jetstream import BufferSize
+from ahcollector.nats import NatsClient
 from ahcollector.redis import RedisClient
 
 pytestmark = [pytest.mark.anyio, pytest.mark.service]
@@ -34,9 +38,9 @@ def large_batch():
     )
 
 
-async def put_large(client, each=EACH):
+async def put_large(client, *, shards=range(SHARDS), each=EACH):
     text = encode(large_batch())
-    for shard in range(SHARDS):
+    for shard in shards:
         for _ in range(each):
             await client.call("XADD", client.key("bus", "s", str(shard)), "*", "b", text)
 
@@ -83,15 +87,48 @@ async def test_large_batches_that_another_had_read_are_taken_over_in_parts(buses
     """C9: what a worker that died had read may be far more than a reply brings in its time."""
     client = buses.client()
     streams = ShardStreams(client=client)
-    await streams.take("dead", range(SHARDS), lease_ms=1)
-    await put_large(client)
-    for shard in range(SHARDS):
-        await streams.read([shard], count=EACH, block_ms=None)
+    await streams.take("dead", range(2), lease_ms=1)
+    await put_large(client, shards=range(2), each=20)
+    for _ in range(10):
+        await streams.read(range(2), count=2, block_ms=None)
     bus = buses(client=buses.client(timeout_seconds=1.0))
+    async with subscribed(bus, hands := Hands()):
+        await hands.have(40)
+    assert len(hands.taken) == 40
+    assert max(weights) <= 2 * READ_BYTES
+
+
+class Pulls(NatsClient):
+    """Notes how many entries, of how many bytes at most, are asked for at a time."""
+
+    async def on(self, line, subject, data, *, reply):
+        if "CONSUMER.MSG.NEXT" in subject:
+            asked = json.loads(data)
+            self.asked.add((asked["batch"], asked["max_bytes"]))
+        await super().on(line, subject, data, reply=reply)
+
+
+@pytest.mark.fault
+async def test_large_batches_in_all_shards_never_fill_what_nats_holds_for_a_connection(nats_buses):
+    """C8: NATS cuts a connection off that has more than 64 MB to come."""
+    client = nats_buses.client(Pulls)
+    client.asked = set()
+    bus = nats_buses(client=client, size=BufferSize(bytes_max=512 << 20))
+    await bus.check()
+    text = encode(large_batch())
+    for shard in range(SHARDS):
+        for number in range(EACH):
+            header = {"Nats-Msg-Id": f"{shard}-{number}"}
+            await bus._api.put(bus._names.shard(shard), text, header)
     async with subscribed(bus, hands := Hands()):
         await hands.have(SHARDS * EACH)
     assert len(hands.taken) == SHARDS * EACH
-    assert max(weights) <= 2 * READ_BYTES
+    common = {asked for asked in client.asked if asked[0] > 1}
+    [(_, large_bytes)] = client.asked - common
+    [(_, common_bytes)] = common
+    assert SHARDS * common_bytes + LARGE_TOGETHER * large_bytes <= 32 << 20
+    # Who had taken room has given it back.
+    assert bus._room.value == LARGE_TOGETHER
 
 
 def read_of(size):

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+import anyio
 import attrs
 
 from ahcollector._nats_config import NatsMessage
@@ -32,12 +33,19 @@ from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError, NatsError
 from ahcollector.nats import Inbox
 
-__all__ = ["Delivered", "Predecessor", "ShardConsumer"]
+__all__ = ["LARGE_TOGETHER", "Delivered", "Predecessor", "ShardConsumer"]
 
 _NAME: Final = re.compile(r"s([0-9]{1,2})-([0-9]{1,18})-([0-9]{1,9})-[0-9a-f]{6}", re.ASCII)
 # For ever: an entry is delivered again when its consumer is made anew, and never by a timer.
 _ACK_WAIT_SECONDS: Final = 365 * 86_400
 _SLACK_SECONDS: Final = 5.0
+# Of all shards together so much may be under way, and NATS cuts a connection off that has 64 MB to
+# come. A larger entry is asked for by itself, when there is room.
+_PULL_BYTES: Final = 256 << 10
+LARGE_TOGETHER: Final = 8
+"""How many entries that are larger than a pull may be under way on one connection."""
+
+_TOO_LARGE: Final = "Exceeds MaxBytes"
 
 
 @attrs.frozen(kw_only=True)
@@ -77,6 +85,7 @@ class ShardConsumer:
         tag: Six hexadecimal digits of the worker.
         pull_seconds: How long it waits for entries at a time.
         pull_entries: How many come at a time, at most.
+        room: Taken while an entry is under way that is larger than a pull.
         came: Told what is delivered.
         changed: Told when it may be read again, or must be made anew.
     """
@@ -92,6 +101,7 @@ class ShardConsumer:
         tag: str,
         pull_seconds: float,
         pull_entries: int,
+        room: anyio.Semaphore,
         came: Callable[[Delivered], None],
         changed: Callable[[], None],
     ) -> None:
@@ -111,9 +121,11 @@ class ShardConsumer:
         self._made = 0
         self._name = ""
         self._inbox: Inbox | None = None
-        self._pull_bytes = 0
+        self._room = room
+        self._has_room = self._is_large = False
+        self._large_bytes = 0
         self._seen = 0
-        self._left = 0
+        self._asked = self._left = 0
         self._pull_ends = 0.0
         self.was_in_vain = False
 
@@ -155,7 +167,7 @@ class ShardConsumer:
         # Known before it is asked for: whether it is there or not, it is to be deleted at the end.
         name = self._name = f"s{self._shard}-{self._fence}-{self._made}-{self._tag}"
         # More than a message, or one that is as large would never come.
-        self._pull_bytes = max(2 << 20, 2 * await self._api.payload_bytes_max())
+        self._large_bytes = max(2 << 20, 2 * await self._api.payload_bytes_max())
         inbox = await self._api.inbox(self._hear, self._doubt)
         try:
             await self._api.ask(
@@ -197,7 +209,8 @@ class ShardConsumer:
 
     def unbind(self) -> None:
         """Stop to use the consumer; it is there until it is deleted."""
-        self.is_bound = self.is_pulling = False
+        self.is_bound = self._is_large = False
+        self._end_pull()
         if self._inbox is not None:
             self._inbox.close()
             self._inbox = None
@@ -212,20 +225,28 @@ class ShardConsumer:
 
     async def pull(self) -> None:
         """Ask for entries; they come by `came`, up to as many as a pull has."""
-        assert self._inbox is not None, "it is read while it is bound"
+        inbox = self._inbox
+        assert inbox is not None, "it is read while it is bound"
+        is_large, self._is_large = self._is_large, False
+        if is_large:
+            await self._room.acquire()
+            self._has_room = True
+            if self._inbox is not inbox:
+                self._end_pull()
+                return
+        self._asked = self._left = 1 if is_large else self._pull_entries
         request = {
-            "batch": self._pull_entries,
-            "max_bytes": self._pull_bytes,
+            "batch": self._asked,
+            "max_bytes": self._large_bytes if is_large else _PULL_BYTES,
             "expires": nanoseconds(self._pull_seconds),
         }
-        self._left = self._pull_entries
         self._pull_ends = self._clock.monotonic() + self._pull_seconds + _SLACK_SECONDS
         self.is_pulling = True
         self.was_in_vain = False
         try:
             with translated("read the bus"):
                 subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._name}"
-                await self._inbox.ask(subject, json.dumps(request).encode())
+                await inbox.ask(subject, json.dumps(request).encode())
         except BusError:
             self._doubt()
             raise
@@ -243,9 +264,13 @@ class ShardConsumer:
 
     def _hear(self, message: NatsMessage) -> None:
         if not message.reply:
-            self.was_in_vain = self._left == self._pull_entries and message.status != "408"
-            self.is_pulling = False
-            if message.status == "409" and "Deleted" in message.headers.get("Description", ""):
+            is_untouched = self._left == self._asked
+            said = message.headers.get("Description", "") if message.status == "409" else ""
+            # What is behind some that came is asked for in the common way first.
+            self._is_large = is_untouched and _TOO_LARGE in said
+            self.was_in_vain = is_untouched and message.status != "408" and not self._is_large
+            self._end_pull()
+            if "Deleted" in said:
                 self.is_bound = False
             self._changed()
             return
@@ -256,8 +281,14 @@ class ShardConsumer:
         self._seen = number
         self._left -= 1
         if self._left == 0:
-            self.is_pulling = False
+            self._end_pull()
         self._came(delivered)
+
+    def _end_pull(self) -> None:
+        self.is_pulling = False
+        if self._has_room:
+            self._has_room = False
+            self._room.release()
 
     def _doubt(self) -> None:
         self.unbind()

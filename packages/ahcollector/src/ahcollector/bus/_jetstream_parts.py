@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import anyio
 import attrs
 
 from ahcollector.bus._alone import Alone
@@ -27,6 +28,7 @@ class TenureParts:
         retry_seconds: Pause before an entry is tried again, and before NATS is asked again.
         pull_seconds: How long NATS is asked for entries at a time.
         alone: Held while an entry is tried that may have ended a process.
+        room: Of the bus: taken by each large entry that is under way.
         came: Told the shard of an entry that came, and when NATS took it.
         changed: Told when there is something to settle.
         tell: Told of errors that are waited out.
@@ -43,6 +45,7 @@ class TenureParts:
     retry_seconds: float
     pull_seconds: float
     alone: Alone
+    room: anyio.Semaphore
     came: Callable[[int, float], None]
     changed: Callable[[], None]
     tell: Callable[[BusError], None]

@@ -52,6 +52,7 @@ class JetStreamSubscription:
 
     Args:
         worker: A name of hexadecimal digits that no other subscription of any process has.
+        room: Taken by each large entry that is under way.
         came: Told the shard of an entry that came, and when NATS took it.
         ready: Sees that the streams are there, unless that is known. Raises BusError.
         doubt: Told that they may not be.
@@ -67,6 +68,7 @@ class JetStreamSubscription:
         api: JetStreamApi,
         names: Names,
         letters: JetStreamBusDeadLetters,
+        room: anyio.Semaphore,
         came: Callable[[int, float], None],
         ready: Callable[[], Awaitable[None]],
         doubt: Callable[[], None],
@@ -101,6 +103,7 @@ class JetStreamSubscription:
             retry_seconds=settings.retry_seconds,
             pull_seconds=settings.pull_seconds,
             alone=Alone(),
+            room=room,
             came=came,
             changed=self._wake,
             tell=self._tell,

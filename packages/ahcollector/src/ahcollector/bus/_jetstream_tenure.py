@@ -20,6 +20,8 @@ __all__ = ["JetStreamTenure"]
 READ_ENTRIES: Final = 32
 """How many entries come at a time; at most twice as many wait in memory."""
 
+_AHEAD_BYTES: Final = 512 << 10
+_FETCH_ENTRIES: Final = 8
 _SETTLE_ENTRIES: Final = 500
 
 
@@ -75,6 +77,7 @@ class JetStreamTenure:
             tag=parts.tag,
             pull_seconds=parts.pull_seconds,
             pull_entries=READ_ENTRIES,
+            room=parts.room,
             came=self._take,
             changed=self.wake,
         )
@@ -358,7 +361,8 @@ class JetStreamTenure:
         await self._consumer.bind(predecessors, is_valid=self.is_valid)
 
     async def _read_ahead(self) -> None:
-        if not self._consumer.is_pulling and len(self._queue) < READ_ENTRIES:
+        is_room = len(self._queue) < READ_ENTRIES and not self._consumer.is_pulling
+        if is_room and sum(len(one.read.data) for one in self._queue) < _AHEAD_BYTES:
             await self._pull()
 
     async def _pull(self) -> None:
@@ -379,10 +383,11 @@ class JetStreamTenure:
 
     async def _fetch_asked(self) -> None:
         """Read some of what was asked for again: the memory of a process is not for all of it."""
-        places = [heapq.heappop(self._asked) for _ in range(min(READ_ENTRIES, len(self._asked)))]
+        places = [heapq.heappop(self._asked) for _ in range(min(_FETCH_ENTRIES, len(self._asked)))]
         try:
             for seq in places:
-                kept = await self._parts.api.get(self._parts.names.stream, seq=seq)
+                async with self._parts.room:
+                    kept = await self._parts.api.get(self._parts.names.stream, seq=seq)
                 if kept is None:
                     # Somebody deleted it by hand.
                     self._ours.pop(seq, None)
@@ -391,6 +396,5 @@ class JetStreamTenure:
                 self._fetched.append(Entry(read=read, is_counted=True, is_first=True, tries=1))
         except BusError:
             self._fetched.clear()
-            for seq in places:
-                heapq.heappush(self._asked, seq)
+            self._asked = sorted(self._asked + places)
             raise

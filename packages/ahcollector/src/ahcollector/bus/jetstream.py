@@ -59,6 +59,7 @@ from ahcollector import metrics as names
 from ahcollector._trouble import Trouble
 from ahcollector.bus._depths import Depths
 from ahcollector.bus._jetstream_api import FULL, JetStreamApi, JetStreamRefusedError
+from ahcollector.bus._jetstream_consumer import LARGE_TOGETHER
 from ahcollector.bus._jetstream_dead import JetStreamBusDeadLetters
 from ahcollector.bus._jetstream_setup import BufferSize, JetStreamSetup, Names, buffer_bytes
 from ahcollector.bus._jetstream_split import split
@@ -163,6 +164,7 @@ class JetStreamBus:
             "the bus holds entries for longer than it is sized for: workers are behind",
             "the bus holds no entry for longer than it is sized for any more",
         )
+        self._room = anyio.Semaphore(LARGE_TOGETHER)
         self._subscriptions: list[JetStreamSubscription] = []
         self._taken: set[int] = set()
         self._closed = anyio.Event()
@@ -279,6 +281,7 @@ class JetStreamBus:
             api=self._api,
             names=self._names,
             letters=self.dead,
+            room=self._room,
             came=self._came,
             ready=self._ready,
             doubt=self._doubt,
