@@ -250,6 +250,10 @@ class ShardConsumer:
         except BusError:
             self._doubt()
             raise
+        except BaseException:
+            # Cancelled: the tenure has ended, and the room is for others, asked or not.
+            self._end_pull()
+            raise
 
     def look(self) -> None:
         """Doubt a pull that should have come to its end."""
