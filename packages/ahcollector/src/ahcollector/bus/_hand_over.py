@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from contextlib import nullcontext
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 
@@ -20,6 +20,8 @@ from ahcollector.metrics import Metrics
 
 __all__ = ["Counts", "Entry", "HandOver", "Holder", "Read", "once_more", "taken_over"]
 
+# So long, what else is taken over may still be coming from the backend.
+_GATHER_SECONDS: Final = 0.2
 _log = logging.getLogger("ahcollector.bus")
 
 
@@ -219,7 +221,7 @@ class HandOver:
         hand_over = self._tenure.hold(entry.read.entry_id)
         if entry.is_suspect and entry.tries >= ALONE_FROM:
             # Those of fewer tries come first, also those that are being read just now.
-            await self._clock.sleep(self._retry_seconds)
+            await self._clock.sleep(_GATHER_SECONDS)
         while self._tenure.is_valid() and self._is_held(entry, hand_over):
             # When a process dies, all entries that are in a handler then have one more try. So an
             # entry that had two or more is tried while no other such one is, of any shard: those
