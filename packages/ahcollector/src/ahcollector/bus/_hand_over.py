@@ -221,7 +221,7 @@ class HandOver:
         hand_over = self._tenure.hold(entry.read.entry_id)
         if entry.is_suspect and entry.tries >= ALONE_FROM:
             # Those of fewer tries come first, also those that are being read just now.
-            await self._clock.sleep(_GATHER_SECONDS)
+            await self._clock.sleep(min(_GATHER_SECONDS, self._retry_seconds))
         while self._tenure.is_valid() and self._is_held(entry, hand_over):
             # When a process dies, all entries that are in a handler then have one more try. So an
             # entry that had two or more is tried while no other such one is, of any shard: those
