@@ -9,7 +9,7 @@ from servers import running, until
 
 from ah_server.settings import settings_from
 from ah_server.wiring._alerting import _flapping
-from ahwire.hub import CompanySettings, GroupDownSettings
+from ahwire.hub import CompanySettings, EventType, GroupDownSettings
 
 pytestmark = pytest.mark.anyio
 RULE = {
@@ -134,10 +134,15 @@ async def test_a_server_tells_of_thresholds_groups_and_silences_over_a_restart(t
             assert words.count((name, "alert.opened", "condition")) == (name != "web4")
             ups = [word for word in words if word[:2] == (name, "agent.up")]
             assert len(ups) == 1
-        assert len([word for word in words if word[1] == "group.up"]) == 1
         assert await server.metric("ahc_events_lost_total") == 0
         assert await server.metric("ahc_detector_turn") == 1
         events = await told.events()
+        # On a busy machine web4's silence may end behind the group, and make a second one.
+        began, ended = (
+            [event.group_key for event in events if event.type is kind]
+            for kind in (EventType.GROUP_DOWN, EventType.GROUP_UP)
+        )
+        assert sorted(ended) == sorted(set(began))
         assert len({event.event_id for event in events}) == len(events)
 
 

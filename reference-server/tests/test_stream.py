@@ -295,7 +295,7 @@ async def test_the_rights_of_the_guide_suffice_for_bus_and_dead_batches(
 ):
     guide = Path(__file__).parents[2] / "docs" / "how-to" / "run-on-redis.md"
     if guide.exists():
-        assert f"ACL SETUSER ah-server on >PASSWORD {RIGHTS}\n" in guide.read_text("utf-8")
+        assert f"\nuser ah-server on >PASSWORD {RIGHTS}\n" in guide.read_text("utf-8")
     with redis.Redis(port=private_redis.port) as root:
         root.execute_command("ACL", "SETUSER", "ah-server", "on", ">PASSWORD", *RIGHTS.split())
     data = on(
