@@ -41,8 +41,8 @@ class _QuietServer(ThreadingHTTPServer):
 class RefusingFront:
     """A proxy before VictoriaMetrics that refuses an import which has a poisoned series, for good.
 
-    A gateway with rules of its own does so. VictoriaMetrics itself refuses nothing that a door has
-    let in.
+    In the words of VictoriaMetrics, whose refusals alone are believed: it refuses nothing itself
+    that a door has let in.
     """
 
     def __init__(self, *, port):
@@ -83,7 +83,7 @@ class RefusingFront:
 
     def pass_on(self, method, path, headers, body):
         if path == "/api/v1/import" and f"{PREFIX}poison".encode() in gzip.decompress(body):
-            return 400, "text/plain", b"a series of this name is not wanted here"
+            return 400, "text/plain", b'remoteAddr: "127.0.0.1"; this series is not wanted here'
         upstream = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
         try:
             upstream.request(method, path, body, headers)
