@@ -3,7 +3,7 @@
 import json
 import os
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -42,7 +42,9 @@ class Door:
                 self.send_response(status)
                 self.send_header("content-length", str(len(text)))
                 self.end_headers()
-                self.wfile.write(text)
+                # A look at how far it is may be given up, when the work is done.
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    self.wfile.write(text)
 
             do_GET = do_POST = do_DELETE = handle_any  # noqa: N815 - what http.server calls
 
