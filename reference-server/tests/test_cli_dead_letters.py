@@ -41,9 +41,9 @@ class Door:
                 text = json.dumps(found).encode()
                 self.send_response(status)
                 self.send_header("content-length", str(len(text)))
-                self.end_headers()
                 # A look at how far it is may be given up, when the work is done.
                 with suppress(BrokenPipeError, ConnectionResetError):
+                    self.end_headers()
                     self.wfile.write(text)
 
             do_GET = do_POST = do_DELETE = handle_any  # noqa: N815 - what http.server calls
