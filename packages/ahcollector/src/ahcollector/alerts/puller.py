@@ -63,6 +63,7 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
     """
 
     _name: str
+    _kind: type[_Item]
     _told: _Told
 
     def __init__(
@@ -187,8 +188,16 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
     @abc.abstractmethod
     def _make(self, items: Sequence[_Item], refused: Sequence[_Refusal]) -> _InForce: ...
 
-    @abc.abstractmethod
-    def _read(self, data: bytes) -> _Item | None: ...
+    def _read(self, data: bytes) -> _Item | None:
+        try:
+            return self._kind.from_json(data)
+        except DecodeError as error:
+            _log.error(
+                "one of the %s that were kept cannot be read",
+                self._name,
+                extra={"error": str(error)},
+            )
+            return None
 
 
 def _extra(error: RuleError | SilenceError) -> dict[str, Any]:
@@ -210,6 +219,7 @@ class RulePuller(_Puller[RulesInForce, ThresholdRule, RuleError]):
     """
 
     _name = "rules"
+    _kind = ThresholdRule
     _told = _Told(
         in_force=names.RULES_IN_FORCE,
         refused=names.RULES_REFUSED,
@@ -222,13 +232,6 @@ class RulePuller(_Puller[RulesInForce, ThresholdRule, RuleError]):
 
     def _make(self, items: Sequence[ThresholdRule], refused: Sequence[RuleError]) -> RulesInForce:
         return rules_in_force(items, refused)
-
-    def _read(self, data: bytes) -> ThresholdRule | None:
-        try:
-            return ThresholdRule.from_json(data)
-        except DecodeError as error:
-            _log.error("a rule that was kept cannot be read", extra={"error": str(error)})
-            return None
 
 
 class SilencePuller(_Puller[SilencesInForce, Silence, SilenceError]):
@@ -243,6 +246,7 @@ class SilencePuller(_Puller[SilencesInForce, Silence, SilenceError]):
     """
 
     _name = "silences"
+    _kind = Silence
     _told = _Told(
         in_force=names.SILENCES_IN_FORCE,
         refused=names.SILENCES_REFUSED,
@@ -255,10 +259,3 @@ class SilencePuller(_Puller[SilencesInForce, Silence, SilenceError]):
 
     def _make(self, items: Sequence[Silence], refused: Sequence[SilenceError]) -> SilencesInForce:
         return silences_in_force(items, refused)
-
-    def _read(self, data: bytes) -> Silence | None:
-        try:
-            return Silence.from_json(data)
-        except DecodeError as error:
-            _log.error("a silence that was kept cannot be read", extra={"error": str(error)})
-            return None
