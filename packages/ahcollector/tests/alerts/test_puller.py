@@ -5,6 +5,8 @@ import logging
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
 from ahcollector.alerts import (
@@ -17,7 +19,7 @@ from ahcollector.alerts import (
 from ahcollector.errors import AlertStateError, HubError, TemporaryHubError
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.testing import FakeClock, FakeHub
-from ahrules import FieldError, RuleError, SilenceError
+from ahrules import Evaluator, FieldError, RuleError, SilenceError
 from ahwire.hub import Silence, ThresholdRule
 
 pytestmark = pytest.mark.anyio
@@ -58,6 +60,37 @@ def test_rule_that_cannot_be_used_is_named_once_and_stops_no_other():
     paths = [(one.rule_id, [error.path for error in one.errors]) for one in rules.refused]
     assert sorted(paths) == [("b", ["rule_id"]), ("bad", ["matchers[0].value"])]
     assert rules.count == 2
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b", "c"]),
+            st.sampled_from([None, "acme", "blue"]),
+            st.sampled_from(["[0-9]", "[0-9"]),
+            st.booleans(),
+        ),
+        max_size=10,
+    )
+)
+def test_rules_are_refused_as_an_evaluator_of_each_company_refuses_them(rows):
+    rules = [
+        rule(
+            rule_id,
+            enabled=enabled,
+            matchers=[{"label": "core", "op": "re", "value": pattern}],
+            **({} if company is None else {"company_id": company}),
+        )
+        for rule_id, company, pattern, enabled in rows
+    ]
+    expected = set()
+    for company in ("acme", "blue", "other"):
+        trial = Evaluator(company_id=company)
+        trial.set_rules(rules, 0.0)
+        expected |= {(one.tenant_id, one.rule_id, one.errors) for one in trial.refused}
+    found = [(one.tenant_id, one.rule_id, one.errors) for one in rules_in_force(rules).refused]
+    assert len(found) == len(set(found))
+    assert set(found) == expected
 
 
 class World:

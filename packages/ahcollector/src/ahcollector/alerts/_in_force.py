@@ -65,7 +65,8 @@ def rules_in_force(
             for own in members.values():
                 own.append(rule)
     faults: dict[object, RuleError] = {}
-    for company_id, own in [(_NOBODY, list(of_all)), *sorted(members.items())]:
+    tried = {company_id: _with_own_ids(own) for company_id, own in sorted(members.items())}
+    for company_id, own in [(_NOBODY, list(of_all)), *tried.items()]:
         for error in _faults(company_id, own):
             # A rule of every company that cannot be used is so for each of them: told once.
             faults.setdefault((error.tenant_id, error.rule_id, error.errors), error)
@@ -77,6 +78,16 @@ def rules_in_force(
         of_all=of_all,
         metrics_of_all=_metrics(of_all),
     )
+
+
+def _with_own_ids(rules: Sequence[ThresholdRule]) -> list[ThresholdRule]:
+    """Return a company's own rules, and of those of every company only the ones that share an id.
+
+    The others show no fault here that they do not show alone, and to try them for each company
+    again takes seconds.
+    """
+    ids = {rule.rule_id for rule in rules if rule.company_id is not None}
+    return [rule for rule in rules if rule.rule_id in ids]
 
 
 def _faults(company_id: str, rules: Sequence[ThresholdRule]) -> tuple[RuleError, ...]:
