@@ -1,5 +1,8 @@
 """Fixtures of all tests of this package."""
 
+import datetime as dt
+import ipaddress
+
 import anyio
 import pytest
 
@@ -24,6 +27,35 @@ def keys_of():
                 return found
 
     return keys_of
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """A certificate for 127.0.0.1 that signs itself, with its key, as one PEM file."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "service.test")])
+    now = dt.datetime.now(dt.UTC)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path_factory.mktemp("tls") / "service.pem"
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path.write_bytes(made.public_bytes(pem) + secret)
+    return path
 
 
 class LossyLine:

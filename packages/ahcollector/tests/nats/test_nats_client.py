@@ -1,8 +1,6 @@
 """The client of NATS: requests that are bounded, cancelled at will, and never mixed up."""
 
-import datetime as dt
 import importlib.util
-import ipaddress
 import socket
 import ssl
 import time
@@ -226,36 +224,6 @@ async def test_a_wrong_password_is_told_as_such(start_service):
         assert "check username and password" in str(error.value)
         assert "wrong-1" not in str(error.value)
         await client.aclose()
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory):
-    """A certificate for 127.0.0.1 that signs itself, with its key, as one PEM file."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "nats.test")])
-    now = dt.datetime.now(dt.UTC)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    path = tmp_path_factory.mktemp("tls") / "nats.pem"
-    plain = serialization.NoEncryption()
-    form = serialization.PrivateFormat.PKCS8
-    pem = serialization.Encoding.PEM
-    path.write_bytes(certificate.public_bytes(pem) + key.private_bytes(pem, form, plain))
-    return path
 
 
 async def test_over_tls_the_certificate_is_checked(start_service, certificate):

@@ -1,8 +1,6 @@
 """The Redis client over TLS: the certificate is checked, always."""
 
 import asyncio
-import datetime as dt
-import ipaddress
 import ssl
 
 import anyio
@@ -13,42 +11,6 @@ from ahcollector.errors import RedisError
 from ahcollector.redis import RedisClient, RedisConfig
 
 pytestmark = [pytest.mark.service, pytest.mark.anyio]
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory):
-    """A certificate for 127.0.0.1 that signs itself, with its key, as one PEM file."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "redis.test")])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
-            critical=False,
-        )
-        .sign(key, hashes.SHA256())
-    )
-    path = tmp_path_factory.mktemp("tls") / "redis.pem"
-    path.write_bytes(
-        certificate.public_bytes(serialization.Encoding.PEM)
-        + key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return path
 
 
 @pytest.fixture

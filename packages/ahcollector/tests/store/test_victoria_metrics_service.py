@@ -3,17 +3,11 @@
 import random
 import struct
 import time
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from itertools import count
 
 import anyio
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from hostile_texts import HOSTILE
 
 from ahcollector.errors import PermanentStoreError, TemporaryStoreError
@@ -345,10 +339,9 @@ async def test_basic_auth_is_what_the_real_server_wants(start_service):
             await store.write([samples([(now_ms(), 1.0)])])
 
 
-async def test_tls_needs_the_right_authority(start_service, tmp_path):
-    certificate, key = make_certificate(tmp_path)
+async def test_tls_needs_the_right_authority(start_service, certificate):
     server = start_service(
-        TlsServer, flags=["-tls", f"-tlsCertFile={certificate}", f"-tlsKeyFile={key}"]
+        TlsServer, flags=["-tls", f"-tlsCertFile={certificate}", f"-tlsKeyFile={certificate}"]
     )
     url = server.url.replace("http://", "https://")
     async with VictoriaMetricsStore(url=url, tls_ca_file=certificate) as store:
@@ -374,34 +367,3 @@ class GuardedServer(VictoriaMetricsServer):
 class TlsServer(VictoriaMetricsServer):
     def _answers(self):
         return says_ok(self.url.replace("http://", "https://"), verify=False)
-
-
-def make_certificate(folder):
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "victoria")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(7)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]),
-            critical=False,
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem, key_pem = folder / "victoria.pem", folder / "victoria.key"
-    pem.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    key_pem.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return pem, key_pem
