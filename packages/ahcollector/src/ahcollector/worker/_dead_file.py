@@ -6,7 +6,6 @@ letters out. The file is replaced when more than half of it is past.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
@@ -68,12 +67,13 @@ class FileDeadBatches:
         Raises:
             DeadBatchesError: It cannot be read or written.
         """
+        counts = DeadCounts(metrics)
         shelf = Shelf(
             bounds=Bounds(
                 letters_max=letters_max, bytes_max=bytes_max, retention_seconds=retention_seconds
-            )
+            ),
+            counts=counts,
         )
-        counts = DeadCounts(metrics)
         log = SealedLog(path)
         try:
             size, damaged = await anyio.to_thread.run_sync(_load, path, log, shelf)
@@ -100,18 +100,12 @@ class FileDeadBatches:
     async def put(self, batch: SampleBatch, reason: str, now: float) -> None:
         """Keep a batch, synced to the disk."""
         async with self._turn:
-            kept = self._shelf.make(batch, reason, now)
-            if kept.letter.size_bytes > self._shelf.bounds.bytes_max:
-                self._counts.put_too_large(
-                    batch, kept.letter.size_bytes, self._shelf.bounds.bytes_max
-                )
+            change = self._shelf.plan(batch, reason, now)
+            if change is None:
                 return
-            gone = self._shelf.gone_with(kept, now)
             # The letter first: a cut between the lines leaves one too many, not one too few.
-            await self._append([kept.line, *_drop_lines(list(gone))])
-            self._shelf.remove(gone)
-            self._shelf.add(kept)
-            self._counts.put(Counter(why for why in gone.values() if why is not None))
+            await self._append([change.comes.line, *_drop_lines(list(change.gone))])
+            self._shelf.apply(change)
 
     async def letters(self, *, after: str = "", limit: int = 100) -> list[DeadBatch]:
         """Return a page."""

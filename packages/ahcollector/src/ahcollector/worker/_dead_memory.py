@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 
 from ahcollector.bus.base import SampleBatch
@@ -36,7 +35,8 @@ class MemoryDeadBatches:
         self._shelf = Shelf(
             bounds=Bounds(
                 letters_max=letters_max, bytes_max=bytes_max, retention_seconds=retention_seconds
-            )
+            ),
+            counts=self._counts,
         )
 
     @property
@@ -56,14 +56,9 @@ class MemoryDeadBatches:
 
     async def put(self, batch: SampleBatch, reason: str, now: float) -> None:
         """Keep a batch."""
-        kept = self._shelf.make(batch, reason, now)
-        if kept.letter.size_bytes > self._shelf.bounds.bytes_max:
-            self._counts.put_too_large(batch, kept.letter.size_bytes, self._shelf.bounds.bytes_max)
-            return
-        gone = self._shelf.gone_with(kept, now)
-        self._shelf.remove(gone)
-        self._shelf.add(kept)
-        self._counts.put(Counter(why for why in gone.values() if why is not None))
+        change = self._shelf.plan(batch, reason, now)
+        if change is not None:
+            self._shelf.apply(change)
 
     async def letters(self, *, after: str = "", limit: int = 100) -> list[DeadBatch]:
         """Return a page."""

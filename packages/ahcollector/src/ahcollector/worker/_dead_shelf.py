@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
@@ -14,10 +14,10 @@ import attrs
 from ahcollector._sealed import read_sealed, seal
 from ahcollector.bus.base import SampleBatch
 from ahcollector.worker._batches import batch_from_json, batch_to_json
-from ahcollector.worker._dead_counts import AGE, BYTES, COUNT
+from ahcollector.worker._dead_counts import AGE, BYTES, COUNT, DeadCounts
 from ahcollector.worker.deadletter import DeadBatch, canonical_ids, first_id, id_behind
 
-__all__ = ["Bounds", "Kept", "Shelf", "kept_of"]
+__all__ = ["Bounds", "Change", "Kept", "Shelf", "kept_of"]
 
 
 @attrs.frozen(kw_only=True)
@@ -38,15 +38,30 @@ class Kept:
     fingerprint: bytes
 
 
+@attrs.frozen(kw_only=True)
+class Change:
+    """What a put is to do.
+
+    Attributes:
+        comes: The letter that comes.
+        gone: Ids of those that leave, and why: None for the same batch.
+    """
+
+    comes: Kept
+    gone: Mapping[str, str | None]
+
+
 class Shelf:
     """Letters in order. A line holds a batch in a tenth of what its objects take.
 
     Args:
         bounds: What to keep.
+        counts: Told of each put.
     """
 
-    def __init__(self, *, bounds: Bounds) -> None:
-        self.bounds = bounds
+    def __init__(self, *, bounds: Bounds, counts: DeadCounts) -> None:
+        self._bounds = bounds
+        self._counts = counts
         self.size_bytes = 0
         self._kept: OrderedDict[int, Kept] = OrderedDict()
         self._by_fingerprint: dict[bytes, int] = {}
@@ -55,10 +70,10 @@ class Shelf:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def make(self, batch: SampleBatch, reason: str, now: float) -> Kept:
-        """Return a letter that is not kept yet; its id is used up."""
+    def plan(self, batch: SampleBatch, reason: str, now: float) -> Change | None:
+        """Return what a put is to do, which `apply` does; None: it is larger than all the room."""
         self._last = max(self._last + 1, first_id(now))
-        return kept_of(
+        kept = kept_of(
             {
                 "id": str(self._last),
                 "dead_at": now,
@@ -67,9 +82,19 @@ class Shelf:
                 "batch": batch_to_json(batch),
             }
         )
+        size = kept.letter.size_bytes
+        if size > self._bounds.bytes_max:
+            self._counts.put_too_large(batch, size, self._bounds.bytes_max)
+            return None
+        return Change(comes=kept, gone=self._gone_with(kept, now))
 
-    def gone_with(self, kept: Kept, now: float) -> dict[str, str | None]:
-        """Return the ids that leave when `kept` comes, and why: None for the same batch."""
+    def apply(self, change: Change) -> None:
+        """Do a put, and count it."""
+        self.remove(change.gone)
+        self.add(change.comes)
+        self._counts.put(Counter(why for why in change.gone.values() if why is not None))
+
+    def _gone_with(self, kept: Kept, now: float) -> dict[str, str | None]:
         gone: dict[str, str | None] = {}
         count, size = len(self._kept) + 1, self.size_bytes + kept.letter.size_bytes
         same = self._kept.get(self._by_fingerprint.get(kept.fingerprint, 0))
@@ -79,11 +104,11 @@ class Shelf:
         for one in self._kept.values():
             if one is same:
                 continue
-            if count > self.bounds.letters_max:
+            if count > self._bounds.letters_max:
                 reason = COUNT
-            elif size > self.bounds.bytes_max:
+            elif size > self._bounds.bytes_max:
                 reason = BYTES
-            elif one.letter.dead_at < now - self.bounds.retention_seconds:
+            elif one.letter.dead_at < now - self._bounds.retention_seconds:
                 reason = AGE
             else:
                 break
