@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ahcollector.errors import PermanentStoreError, StoreError
 from ahcollector.store import _victoria_answers as answers
-from ahcollector.store._queries import seconds
+from ahcollector.store._queries import between
 from ahcollector.store._selectors import selector
 from ahcollector.store._victoria_http import VictoriaHttp, understood
 
@@ -70,10 +70,6 @@ class Deletion:
     async def _count(self, chosen: str) -> int:
         body = await self._stores[0].post_form(
             "/api/v1/series",
-            {
-                "match[]": chosen,
-                "start": seconds(self._start_ms),
-                "end": seconds(self._end_ms()),
-            },
+            {"match[]": chosen, **between(self._start_ms, self._end_ms())},
         )
         return len(understood(body, answers.read_labels))
