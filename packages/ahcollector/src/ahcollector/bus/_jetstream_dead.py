@@ -7,25 +7,21 @@ and so knows how many went.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Awaitable, Callable, Collection
 from hashlib import blake2b
 from typing import Final
 from urllib.parse import quote, unquote
 
-from ahcollector.bus._entries import decode
 from ahcollector.bus._jetstream_api import FULL, JetStreamApi, JetStreamRefusedError, Kept
 from ahcollector.bus._jetstream_setup import Names
-from ahcollector.bus._letter_page import LetterPage
-from ahcollector.bus.base import SHARDS, BusDeadLetter, SampleBatch, shard_for
+from ahcollector.bus._letter_page import LetterPage, letter_of
+from ahcollector.bus.base import BusDeadLetter, shard_for
 from ahcollector.errors import BusError, BusFull
 
 __all__ = ["JetStreamBusDeadLetters"]
 
 _REASON_CHARACTERS_MAX: Final = 1_000
 _PLACE_DIGITS_MAX: Final = 18
-_SHARD: Final = re.compile(r"[0-9]{1,2}", re.ASCII)
 _ID: Final = "Nats-Msg-Id"
 
 
@@ -173,24 +169,10 @@ def _places(letter_ids: Collection[str]) -> list[int]:
 
 
 def _letter(kept: Kept) -> BusDeadLetter:
-    shard = kept.headers.get("Ah-Shard", "")
-    batch: SampleBatch | None
-    try:
-        batch = decode(kept.data)
-    except BusError:
-        batch = None
-    return BusDeadLetter(
-        letter_id=str(kept.seq),
-        batch=batch,
-        shard=int(shard) if _SHARD.fullmatch(shard) and int(shard) < SHARDS else None,
+    return letter_of(
+        str(kept.seq),
+        kept.data,
+        shard=kept.headers.get("Ah-Shard", ""),
         reason=unquote(kept.headers.get("Ah-Reason", "")),
-        dead_at=_seconds(kept.headers.get("Ah-At", "")),
+        at=kept.headers.get("Ah-At", ""),
     )
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        return 0.0
-    return seconds if math.isfinite(seconds) else 0.0

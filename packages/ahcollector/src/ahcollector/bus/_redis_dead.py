@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing
 from typing import Final
 
-from ahcollector.bus._entries import decode
-from ahcollector.bus._letter_page import PAGE_BYTES, LetterPage
+from ahcollector.bus._letter_page import PAGE_BYTES, LetterPage, letter_of
 from ahcollector.bus._streams import ShardStreams
-from ahcollector.bus.base import SHARDS, BusDeadLetter, SampleBatch, shard_for
-from ahcollector.errors import BusError, BusFull
+from ahcollector.bus.base import BusDeadLetter, shard_for
+from ahcollector.errors import BusFull
 
 __all__ = ["RedisBusDeadLetters"]
 
 _ID: Final = re.compile(r"[0-9]{1,19}-[0-9]{1,19}", re.ASCII)
-_SHARD: Final = re.compile(rb"[0-9]{1,2}")
 _PAGE: Final = 100
 _PURGE_MAX: Final = 1_000
 
@@ -125,24 +122,7 @@ def _in_order(letter_ids: Collection[str]) -> list[str]:
 
 
 def _letter(letter_id: str, fields: dict[bytes, bytes]) -> BusDeadLetter:
-    shard = fields.get(b"shard", b"")
-    batch: SampleBatch | None
-    try:
-        batch = decode(fields.get(b"b", b""))
-    except BusError:
-        batch = None
-    return BusDeadLetter(
-        letter_id=letter_id,
-        batch=batch,
-        shard=int(shard) if _SHARD.fullmatch(shard) and int(shard) < SHARDS else None,
-        reason=fields.get(b"reason", b"").decode("utf-8", "replace"),
-        dead_at=_seconds(fields.get(b"at", b"")),
+    shard, reason, at = (
+        fields.get(name, b"").decode("utf-8", "replace") for name in (b"shard", b"reason", b"at")
     )
-
-
-def _seconds(text: bytes) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        return 0.0
-    return seconds if math.isfinite(seconds) else 0.0
+    return letter_of(letter_id, fields.get(b"b", b""), shard=shard, reason=reason, at=at)
