@@ -3,7 +3,7 @@
 import json
 import random
 
-import anyio
+from lit_fuse import Crash, Fuse, InjectedError, Wired
 
 from ahcollector.alerts import (
     AlertEngine,
@@ -58,58 +58,6 @@ def batch(at, value=None, *, server="web-1", company="acme", metric="ah_heat", *
             for name, number in values.items()
         ),
     )
-
-
-class Crash(BaseException):
-    """The process dies here."""
-
-
-class InjectedError(Exception):
-    """One call fails, before or after it was carried out; the process lives."""
-
-
-class Fuse:
-    """Burns down with each step; at its end something happens."""
-
-    def __init__(self):
-        self.left = None
-        self.what = None
-        self.steps = 0
-
-    def light(self, left, what):
-        self.left, self.what = left, what
-
-    def burn(self):
-        self.steps += 1
-        if self.left is None:
-            return
-        self.left -= 1
-        if self.left < 0:
-            self.left = None
-            self.what()
-
-
-class Wired:
-    """Passes calls on, and burns the fuse before and after each."""
-
-    def __init__(self, target, fuse, failure):
-        self._target, self._fuse, self._failure = target, fuse, failure
-
-    def __getattr__(self, name):
-        method = getattr(self._target, name)
-
-        async def call(*args, **kwargs):
-            try:
-                self._fuse.burn()
-                await anyio.lowlevel.checkpoint()
-                result = await method(*args, **kwargs)
-                self._fuse.burn()
-                await anyio.lowlevel.checkpoint()
-            except InjectedError as fault:
-                raise self._failure from fault
-            return result
-
-        return call
 
 
 class World:

@@ -22,6 +22,7 @@ from agents_world import group_settings, silence
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from lit_fuse import Crash, Fuse, InjectedError, Wired, raiser
 
 from ahcollector.alerts import FileAlertStateStore, silences_in_force
 from ahcollector.detector import AgentEventStage, Detector
@@ -36,55 +37,6 @@ from ahwire.hub import EventsReply
 
 REPEATS = {"silence_ended", "group_ended"}
 AGENTS = [AgentRef(agent_id=f"a{n}", company_id="acme", server_id=f"s{n}") for n in range(3)]
-
-
-class Crash(BaseException):
-    """The process dies here."""
-
-
-class Fuse:
-    """Burns down with each step; at its end the process dies, or one call fails."""
-
-    def __init__(self):
-        self.left = None
-        self.error = None
-        self.steps = 0
-
-    def light(self, steps, error):
-        self.left, self.error = steps, error
-
-    def burn(self):
-        self.steps += 1
-        if self.left is not None:
-            self.left -= 1
-            if self.left < 0:
-                self.left = None
-                raise self.error
-
-
-class Wired:
-    """Passes calls on, and burns the fuse before and after each."""
-
-    def __init__(self, target, fuse, failure):
-        self._target, self._fuse, self._failure = target, fuse, failure
-
-    def __getattr__(self, name):
-        method = getattr(self._target, name)
-
-        async def call(*args, **kwargs):
-            try:
-                self._fuse.burn()
-                result = await method(*args, **kwargs)
-                self._fuse.burn()
-            except InjectedError as fault:
-                raise self._failure from fault
-            return result
-
-        return call
-
-
-class InjectedError(Exception):
-    """One call fails, before or after it was carried out; the process lives."""
 
 
 class WiredFile(SnapshotFile):
@@ -188,11 +140,11 @@ class CrashMachine(RuleBasedStateMachine):
 
     @rule(steps=st.integers(0, 25), fault=st.booleans())
     def light_the_fuse(self, steps, fault):
-        self.fuse.light(steps, InjectedError() if fault else Crash())
+        self.fuse.light(steps, raiser(InjectedError() if fault else Crash()))
 
     @rule(steps=st.integers(0, 60), fault=st.booleans(), speaks=st.sampled_from([None, *AGENTS]))
     def half_a_minute_under_a_lit_fuse(self, steps, fault, speaks):
-        self.fuse.light(steps, InjectedError() if fault else Crash())
+        self.fuse.light(steps, raiser(InjectedError() if fault else Crash()))
         for _ in range(5):
             self.clock.advance(6.0)
             if speaks is not None:

@@ -18,6 +18,7 @@ import pytest
 from agents_world import START, agent, group_settings, silence
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
+from lit_fuse import Crash, Fuse, InjectedError, Wired
 
 from ahcollector.alerts import FileAlertStateStore, MemoryAlertStateStore, silences_in_force
 from ahcollector.detector import AgentEventStage
@@ -31,54 +32,6 @@ KINDS = ["killed", "call fails", "cancelled", "overtaken"]
 AGENTS = [*(agent(number) for number in range(6)), agent(6, "beta"), agent(7, "beta")]
 THRESHOLD = 9.0
 ANY_ID = "0190b6f2-0000-7000-8000-000000000001"
-
-
-class Crash(BaseException):
-    """The process dies here."""
-
-
-class InjectedError(Exception):
-    """One call fails, before or after it was carried out; the process lives."""
-
-
-class Fuse:
-    """Burns down with each step; at its end something happens."""
-
-    def __init__(self):
-        self.left, self.what, self.steps = None, None, 0
-
-    def light(self, left, what):
-        self.left, self.what = left, what
-
-    async def burn(self):
-        self.steps += 1
-        if self.left is not None:
-            self.left -= 1
-            if self.left < 0:
-                self.left = None
-                await self.what()
-        await anyio.lowlevel.checkpoint()
-
-
-class Wired:
-    """Passes calls on, and burns the fuse before and after each."""
-
-    def __init__(self, target, fuse, failure):
-        self._target, self._fuse, self._failure = target, fuse, failure
-
-    def __getattr__(self, name):
-        method = getattr(self._target, name)
-
-        async def call(*args, **kwargs):
-            try:
-                await self._fuse.burn()
-                result = await method(*args, **kwargs)
-                await self._fuse.burn()
-            except InjectedError as fault:
-                raise self._failure from fault
-            return result
-
-        return call
 
 
 @attrs.frozen
