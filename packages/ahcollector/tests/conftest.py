@@ -58,6 +58,16 @@ def certificate(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def mortal(testkit_session):
+    """A Redis to be killed, which loses nothing that it answered."""
+    from testkit import RedisServer
+
+    service = testkit_session.start(RedisServer, appendfsync="always")
+    yield service
+    service.close()
+
+
 class LossyLine:
     """A port that passes all on to Redis, and ends in the place of one reply when told so."""
 

@@ -45,15 +45,6 @@ def registry_of(client):
     return RedisRegistry(client=client)
 
 
-@pytest.fixture(scope="module")
-def mortal(testkit_session):
-    """A Redis to be killed, which loses nothing that it answered."""
-    redis = pytest.importorskip("testkit.redis")
-    service = testkit_session.start(redis.RedisServer, appendfsync="always")
-    yield service
-    service.close()
-
-
 class Killed:
     """Passes every call on, kills Redis before some of them, and repeats what raised."""
 

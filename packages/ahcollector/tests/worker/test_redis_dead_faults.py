@@ -48,15 +48,6 @@ async def on_the_bus(client):
     return found
 
 
-@pytest.fixture(scope="module")
-def mortal(testkit_session):
-    """A Redis to be killed, which loses nothing that it answered."""
-    redis = pytest.importorskip("testkit.redis")
-    service = testkit_session.start(redis.RedisServer, appendfsync="always")
-    yield service
-    service.close()
-
-
 @pytest.fixture
 def start(mortal):
     """Start processes: `start(prefix, "put", 0, 100)`; those that live are ended."""
