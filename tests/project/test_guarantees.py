@@ -74,6 +74,15 @@ def test_every_promise_of_the_agent_names_a_test():
     assert [line for line in rows + points if not NAMED.search(line)] == []
 
 
+@pytest.mark.parametrize("title", ["The collector", "The notification center"])
+def test_every_promise_of_the_services_names_a_test_or_says_that_there_is_none(title):
+    text = section((EXPLANATION / "guarantees.md").read_text(encoding="utf-8"), title)
+    points = re.split(r"^- ", text, flags=re.MULTILINE)[1:]
+    assert len(points) > 4
+    told = re.compile(rf"{NAMED.pattern}|\*No test:|\A\*\*Where that promise ends")
+    assert [point for point in points if not told.search(point)] == []
+
+
 def test_every_reason_for_dropping_points_is_explained():
     table = (
         (EXPLANATION / "ahwal.md").read_text(encoding="utf-8").partition("| reason in `dropped`")[2]
