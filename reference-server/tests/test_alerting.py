@@ -1,6 +1,5 @@
 """A whole server tells of thresholds and silent agents; what silences and groups make of both."""
 
-import time
 import uuid
 
 import anyio
@@ -157,15 +156,10 @@ def test_settings_reach_the_flap_detector(tmp_path):
 
 async def test_states_of_alerts_are_where_they_are_set_to_be(tmp_path):
     directory = tmp_path / "elsewhere"
-    async with running(
-        tmp_path / "state", data={"alerting": {"rules_dir": str(directory)}}
-    ) as server:
-        began = time.monotonic()
+    async with running(tmp_path / "state", data={"alerting": {"rules_dir": str(directory)}}):
         await until(lambda: found(directory / "rules.list"))
-        assert time.monotonic() - began < 20
         assert (directory / "alerts.lock").exists()
         assert not (tmp_path / "state" / "alerts").exists()
-        del server
 
 
 async def found(path):

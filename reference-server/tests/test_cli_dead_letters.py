@@ -1,12 +1,12 @@
 """`ah-server … dead …` against an admin door that a test scripts: pages, long work, refusals."""
 
 import json
-import os
 import threading
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from servers import clean_environment
 
 from ah_server.cli import _progress, main
 
@@ -68,8 +68,7 @@ def door():
 
 @pytest.fixture
 def cli(door, tmp_path, monkeypatch, capsys):
-    for name in [name for name in os.environ if name.startswith("AHC_")]:
-        monkeypatch.delenv(name)
+    clean_environment(monkeypatch)
     monkeypatch.setenv("AHC_STATE_DIR", str(tmp_path))
     monkeypatch.setenv("AHC_ADMIN_TOKEN", TOKEN)
 
