@@ -23,9 +23,10 @@ from typing import Protocol
 
 import attrs
 
+from ahcollector.errors import FencedAlertStateError
 from ahwire import Event
 
-__all__ = ["AlertChange", "AlertImage", "AlertStateStore", "UnitKey"]
+__all__ = ["AlertChange", "AlertImage", "AlertStateStore", "UnitKey", "taken_over"]
 
 
 @attrs.frozen(kw_only=True, order=True)
@@ -39,6 +40,14 @@ class UnitKey:
 
     shard: int
     company_id: str
+
+
+def taken_over(key: UnitKey) -> FencedAlertStateError:
+    """Return the error of whoever no longer owns a unit."""
+    return FencedAlertStateError(
+        f"the alerts of company {key.company_id} in shard {key.shard} were taken over: claim them "
+        "again"
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -27,8 +27,8 @@ import attrs
 
 from ahcollector._sealed import read_sealed, replace_file, seal, set_aside
 from ahcollector._sealedlog import SealedLog
-from ahcollector.alerts.base import AlertChange, AlertImage, UnitKey
-from ahcollector.errors import AlertStateError, FencedAlertStateError
+from ahcollector.alerts.base import AlertChange, AlertImage, UnitKey, taken_over
+from ahcollector.errors import AlertStateError
 from ahwire import DecodeError, Event
 
 __all__ = ["FileAlertStateStore"]
@@ -197,10 +197,7 @@ class FileAlertStateStore:
 
     def _check(self, key: UnitKey, epoch: int) -> None:
         if self._epochs.get(key) != epoch:
-            raise FencedAlertStateError(
-                f"the alerts of company {key.company_id} in shard {key.shard} were taken over: "
-                "claim them again"
-            )
+            raise taken_over(key)
 
     def _path(self, key: UnitKey) -> Path:
         return self._directory / f"{key.shard}-{key.company_id}{_SUFFIX}"

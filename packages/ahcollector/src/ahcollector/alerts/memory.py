@@ -7,8 +7,7 @@ from collections.abc import Collection
 
 import attrs
 
-from ahcollector.alerts.base import AlertChange, AlertImage, UnitKey
-from ahcollector.errors import FencedAlertStateError
+from ahcollector.alerts.base import AlertChange, AlertImage, UnitKey, taken_over
 
 __all__ = ["MemoryAlertStateStore"]
 
@@ -65,8 +64,5 @@ class MemoryAlertStateStore:
     def _owned(self, key: UnitKey, epoch: int) -> AlertImage:
         image = self._images.get(key)
         if image is None or image.epoch != epoch:
-            raise FencedAlertStateError(
-                f"the alerts of company {key.company_id} in shard {key.shard} were taken over: "
-                "claim them again"
-            )
+            raise taken_over(key)
         return image

@@ -20,9 +20,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ahcollector.alerts.base import AlertChange, AlertImage, UnitKey
+from ahcollector.alerts.base import AlertChange, AlertImage, UnitKey, taken_over
 from ahcollector.alerts.kept import decode_list, encode_list
-from ahcollector.errors import AlertStateError, FencedAlertStateError, RedisError
+from ahcollector.errors import AlertStateError, RedisError
 from ahcollector.redis import RedisClient, Script
 from ahwire import DecodeError, Event
 
@@ -98,10 +98,7 @@ class RedisAlertStateStore:
                     "fields": image.damaged,
                 },
             )
-            with _translated("keep a company's aside"):
-                await self._client.run(
-                    _SET_ASIDE, keys=[self._keys(key)[0], self._aside(key)], args=[image.epoch]
-                )
+            await self._copy_aside(key, image.epoch)
         return image
 
     async def commit(self, key: UnitKey, epoch: int, change: AlertChange) -> None:
@@ -130,11 +127,7 @@ class RedisAlertStateStore:
 
     async def set_aside(self, key: UnitKey, epoch: int) -> None:
         """Copy the state to ``rules:aside``, in the place of an earlier copy."""
-        with _translated("keep a company's aside"):
-            done = await self._client.run(
-                _SET_ASIDE, keys=[self._keys(key)[0], self._aside(key)], args=[epoch]
-            )
-        self._check(key, done)
+        self._check(key, await self._copy_aside(key, epoch))
 
     async def remove(self, key: UnitKey, epoch: int) -> None:
         """Remove a unit's keys; its epoch is kept for a day more."""
@@ -153,15 +146,17 @@ class RedisAlertStateStore:
     def _units(self, key: UnitKey) -> str:
         return self._client.key("rules:units", str(key.shard))
 
-    def _aside(self, key: UnitKey) -> str:
-        return self._client.key("rules:aside", str(key.shard), key.company_id)
+    async def _copy_aside(self, key: UnitKey, epoch: int) -> int:
+        aside = self._client.key("rules:aside", str(key.shard), key.company_id)
+        with _translated("keep a company's aside"):
+            done: int = await self._client.run(
+                _SET_ASIDE, keys=[self._keys(key)[0], aside], args=[epoch]
+            )
+        return done
 
     def _check(self, key: UnitKey, done: int) -> None:
         if not done:
-            raise FencedAlertStateError(
-                f"the alerts of company {key.company_id} in shard {key.shard} were taken over: "
-                "claim them again"
-            )
+            raise taken_over(key)
 
 
 def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
