@@ -14,14 +14,11 @@ from pathlib import Path
 import anyio
 import attrs
 import pytest
+from servers import FREE, clean_environment
 
 from ah_server.cli import EXIT_CODES, main
 from ah_server.hub import open_database
 from ah_server.settings import setting_lines
-
-ALL_FREE = {
-    f"AHC_{door}_LISTEN": "127.0.0.1:0" for door in ("INGEST", "ADMIN", "HUB", "CONSOLE", "NOTIFY")
-}
 
 
 @attrs.frozen(kw_only=True)
@@ -42,10 +39,9 @@ def cli(tmp_path, monkeypatch, capsys):
             # `run` sends the log to this test's captured output, which later tests must not meet.
             patch.setattr(root, "handlers", list(root.handlers))
             patch.setattr(root, "level", root.level)
-            for name in [name for name in os.environ if name.startswith("AHC_")]:
-                patch.delenv(name)
+            clean_environment(patch)
             state = {"AHC_STATE_DIR": str(tmp_path / "state")}
-            for name, value in {**ALL_FREE, **state, **environment}.items():
+            for name, value in {**FREE, **state, **environment}.items():
                 patch.setenv(name, value)
             capsys.readouterr()
             try:
@@ -269,7 +265,7 @@ def test_a_server_runs_is_looked_into_and_stops_in_order(cli, tmp_path):
     for name in ("ADMIN", "INGEST"):
         with socket.create_server(("127.0.0.1", 0)) as free:
             ports[f"AHC_{name}_LISTEN"] = f"127.0.0.1:{free.getsockname()[1]}"
-    environment = {**os.environ, **ALL_FREE, **ports, "AHC_STATE_DIR": str(tmp_path / "state")}
+    environment = {**os.environ, **FREE, **ports, "AHC_STATE_DIR": str(tmp_path / "state")}
     environment["AHC_LOG_FORMAT"] = "json"
     server = subprocess.Popen(
         [sys.executable, "-m", "ah_server", "run"],

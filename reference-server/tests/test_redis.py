@@ -7,6 +7,7 @@ import anyio
 import httpx
 import pytest
 import redis
+from servers import FREE, clean_environment
 
 from ah_server.cli import main
 from ah_server.run import serve
@@ -16,15 +17,12 @@ from ahcollector.clock import SystemClock
 
 pytestmark = pytest.mark.service
 
-FREE = {f"AHC_{door}_LISTEN": "127.0.0.1:0" for door in ("INGEST", "ADMIN", "HUB", "CONSOLE")}
-FREE["AHC_NOTIFY_LISTEN"] = "127.0.0.1:0"
 PASSWORD = "canary-77e0"
 
 
 @pytest.fixture
 def environment(tmp_path, monkeypatch, private_redis):
-    for name in [name for name in os.environ if name.startswith("AHC_")]:
-        monkeypatch.delenv(name)
+    clean_environment(monkeypatch)
     made = {
         **FREE,
         "AHC_STATE_DIR": str(tmp_path / "state"),
