@@ -4,22 +4,17 @@ import json
 
 import httpx
 import pytest
+from hubs import TOKEN, BareHub
 
 from ah_server.hub import (
     PREFIX,
     AlertingLists,
-    CompanySettingsTable,
-    EventLog,
-    Identities,
-    hub_app,
     open_database,
 )
-from ah_server.settings import Secret
 from ahcollector.clock import SystemClock
 from ahcollector.hub import HttpHub
 
 pytestmark = pytest.mark.anyio
-TOKEN = "hub-token-canary"
 RULE = {
     "rule_id": "cpu",
     "version": 1,
@@ -37,35 +32,23 @@ SILENCE = {
 
 
 @pytest.fixture
-async def app(tmp_path):
-    database = await open_database(tmp_path / "hub.sqlite")
-    clock = SystemClock()
-    yield hub_app(
-        token=Secret(TOKEN),
-        identities=Identities(database=database, clock=clock),
-        event_log=EventLog(database=database, clock=clock),
-        settings=CompanySettingsTable(database=database),
-        lists=AlertingLists(database=database),
-    )
-    await database.aclose()
+async def hub(tmp_path):
+    made = BareHub(await open_database(tmp_path / "hub.sqlite"), SystemClock())
+    yield made
+    await made.aclose()
 
 
 @pytest.fixture
-async def browser(app):
-    async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(app),
-        base_url="http://hub.test",
-        headers={"Authorization": f"Bearer {TOKEN}"},
+def browser(hub):
+    return hub.http
+
+
+@pytest.fixture
+async def collector(hub):
+    async with HttpHub(
+        base_url="http://hub.test", token=TOKEN, transport=httpx.ASGITransport(hub.app)
     ) as client:
         yield client
-
-
-@pytest.fixture
-async def collector(app):
-    async with HttpHub(
-        base_url="http://hub.test", token=TOKEN, transport=httpx.ASGITransport(app)
-    ) as hub:
-        yield hub
 
 
 async def test_what_was_put_is_what_a_collector_pulls_by_etag(browser, collector):
@@ -114,9 +97,9 @@ async def test_many_faults_are_told_as_the_first_and_a_count(browser):
     assert answer.json()["message"].endswith("and 80 more")
 
 
-async def test_lists_ask_for_the_token(app):
+async def test_lists_ask_for_the_token(hub):
     async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(app), base_url="http://hub.test"
+        transport=httpx.ASGITransport(hub.app), base_url="http://hub.test"
     ) as client:
         for path in ("/admin/api/rules", "/admin/api/silences", f"{PREFIX}/rules"):
             assert (await client.get(path)).status_code == 401

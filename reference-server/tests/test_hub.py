@@ -5,27 +5,20 @@ import time
 from datetime import UTC, datetime
 
 import anyio
-import httpx
 import pytest
+from hubs import TOKEN, BareHub
 
 from ah_server.errors import StateDirectoryError
 from ah_server.hub import (
     PREFIX,
-    AlertingLists,
     Bridge,
-    CompanySettingsTable,
-    EventLog,
-    Identities,
-    hub_app,
     open_database,
     to_incident,
 )
-from ah_server.settings import Secret
 from ahwire import Event, UUID7Generator
 from ahwire.hub import AgentPage, AgentRecord, CompanySettings, EnrollGrant, EventsReply, RenewGrant
 
 pytestmark = pytest.mark.anyio
-TOKEN = "hub-token-canary"
 
 
 class Clock:
@@ -43,24 +36,11 @@ class Clock:
         await anyio.sleep(0)
 
 
-class Hub:
+class Hub(BareHub):
     def __init__(self, database, clock):
+        super().__init__(database, clock)
         self.clock = clock
-        self.identities = Identities(database=database, clock=clock)
-        self.event_log = EventLog(database=database, clock=clock)
         self.ids = UUID7Generator(time, random.Random(7))
-        app = hub_app(
-            token=Secret(TOKEN),
-            identities=self.identities,
-            event_log=self.event_log,
-            settings=CompanySettingsTable(database=database),
-            lists=AlertingLists(database=database),
-        )
-        self.http = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app),
-            base_url="http://hub.test",
-            headers={"Authorization": f"Bearer {TOKEN}"},
-        )
 
     async def call(self, method, path, **more):
         return await self.http.request(method, PREFIX + path, **more)
@@ -92,8 +72,7 @@ async def hub(tmp_path):
     database = await open_database(tmp_path / "hub.sqlite")
     made = Hub(database, Clock())
     yield made
-    await made.http.aclose()
-    await database.aclose()
+    await made.aclose()
 
 
 async def test_everything_asks_for_the_token(hub):

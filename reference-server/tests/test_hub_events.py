@@ -4,44 +4,25 @@ import random
 import time
 from itertools import permutations
 
-import httpx
 import pytest
+from hubs import BareHub
 from sqlalchemy import select
 
 from ah_server.hub import (
     PREFIX,
-    AlertingLists,
-    CompanySettingsTable,
     EventLog,
-    Identities,
-    hub_app,
     open_database,
 )
 from ah_server.hub._tables import states
-from ah_server.settings import Secret
 from ahwire import UUID7Generator
 
 pytestmark = pytest.mark.anyio
-TOKEN = "hub-token-canary"
 
 
-class Hub:
+class Hub(BareHub):
     def __init__(self, database):
-        self.database = database
-        self.event_log = EventLog(database=database, clock=time)
+        super().__init__(database, time)
         self.ids = UUID7Generator(time, random.Random(7))
-        app = hub_app(
-            token=Secret(TOKEN),
-            identities=Identities(database=database, clock=time),
-            event_log=self.event_log,
-            settings=CompanySettingsTable(database=database),
-            lists=AlertingLists(database=database),
-        )
-        self.http = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app),
-            base_url="http://hub.test",
-            headers={"Authorization": f"Bearer {TOKEN}"},
-        )
 
     def event(self, kind="agent.down", seq=1, **values):
         group = kind.startswith("group.")
@@ -79,8 +60,7 @@ async def hub(tmp_path):
     database = await open_database(tmp_path / "hub.sqlite")
     made = Hub(database)
     yield made
-    await made.http.aclose()
-    await database.aclose()
+    await made.aclose()
 
 
 @pytest.mark.fault

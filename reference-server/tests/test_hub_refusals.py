@@ -6,25 +6,18 @@ import logging
 import sqlite3
 import time
 
-import httpx
 import pytest
+from hubs import BareHub
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.requests import ClientDisconnect
 
 from ah_server.hub import (
     PREFIX,
-    AlertingLists,
-    CompanySettingsTable,
-    EventLog,
     FaultPlan,
-    Identities,
-    hub_app,
     open_database,
 )
-from ah_server.settings import Secret
 
-TOKEN = "hub-token-canary"
 POSTS = [
     *(PREFIX + end for end in ("/enroll", "/credentials/renew", "/events", "/agents/seen")),
     *(PREFIX + end for end in ("/inventory", "/heartbeat")),
@@ -37,27 +30,13 @@ GETS = [
 ]
 
 
-class Hub:
+class Hub(BareHub):
     """A hub and a way to call it from a test that is not async itself."""
 
     def __init__(self, runner, path):
         self._runner = runner
         self.path = path
-        self.database = self.run(open_database(path))
-        self.identities = Identities(database=self.database, clock=time)
-        self.app = hub_app(
-            token=Secret(TOKEN),
-            identities=self.identities,
-            event_log=EventLog(database=self.database, clock=time),
-            settings=CompanySettingsTable(database=self.database),
-            lists=AlertingLists(database=self.database),
-        )
-        # What the application raises comes out of the call, so that no 500 goes unseen.
-        self.http = httpx.AsyncClient(
-            transport=httpx.ASGITransport(self.app),
-            base_url="http://hub.test",
-            headers={"Authorization": f"Bearer {TOKEN}"},
-        )
+        super().__init__(self.run(open_database(path)), time)
 
     def run(self, awaitable):
         return self._runner.run(awaited(awaitable))
@@ -77,8 +56,7 @@ def hub(tmp_path_factory):
     with asyncio.Runner() as runner:
         made = Hub(runner, tmp_path_factory.mktemp("hub") / "hub.sqlite")
         yield made
-        made.run(made.http.aclose())
-        made.run(made.database.aclose())
+        made.run(made.aclose())
 
 
 @pytest.fixture(autouse=True)
