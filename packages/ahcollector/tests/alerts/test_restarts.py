@@ -8,6 +8,7 @@ from alert_world import START, World, batch, rule, silence
 
 from ahcollector.alerts import AlertEngine, AlertSettings, MemoryAlertStateStore
 from ahcollector.bus import shard_for
+from ahcollector.bus.base import SHARDS
 from ahcollector.errors import AlertStateError, OutboxError, TemporaryStoreError
 from ahcollector.outbox import MemoryOutbox
 from ahrules import FlapSettings
@@ -318,6 +319,39 @@ async def test_nothing_is_judged_while_the_states_cannot_be_read():
     await world.show(batch(80, 60))
     await world.engine.tick()
     assert await world.told() == [("opened", "condition")]
+
+
+async def test_unit_that_is_of_no_use_leaves_the_store_when_that_answers():
+    world = World(rule(), store=Failing())
+    await world.feed([40])
+    world.put()
+    world.clock.advance(7_200)
+    world.store.fails = {"remove"}
+    await world.engine.tick()
+    assert world.metric('ahc_rules_state_failures_total{call="remove"}') == 1
+    assert await world.store.units(range(SHARDS))
+    world.store.fails = set()
+    await world.engine.tick()
+    assert await world.store.units(range(SHARDS)) == []
+
+
+async def test_unit_that_another_took_over_is_claimed_before_it_leaves(caplog):
+    world = World(rule(), store=Failing())
+    await world.feed([40])
+    world.put()
+    world.clock.advance(7_200)
+    world.store.fails = {"remove"}
+    await world.engine.tick()
+    world.store.fails = set()
+    [key] = await world.store.units(range(SHARDS))
+    await world.store.claim(key)
+    caplog.clear()
+    await world.engine.tick()
+    assert await world.store.units(range(SHARDS)) == [key]
+    await world.engine.tick()
+    assert await world.store.units(range(SHARDS)) == []
+    assert world.metric('ahc_rules_state_failures_total{call="remove"}') == 1
+    assert "cannot be kept" not in caplog.text
 
 
 class FullOutbox(MemoryOutbox):

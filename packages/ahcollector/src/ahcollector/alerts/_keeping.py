@@ -15,7 +15,7 @@ from ahcollector.alerts._unit import AlertUnit
 from ahcollector.alerts.base import AlertStateStore, UnitKey
 from ahcollector.alerts.settings import AlertSettings
 from ahcollector.clock import AsyncClock
-from ahcollector.errors import AlertStateError
+from ahcollector.errors import AlertStateError, FencedAlertStateError
 from ahcollector.metrics import Metrics
 from ahwire import EventType
 
@@ -106,6 +106,18 @@ class Keeper:
         unit.stored(change)
         if base is not None:
             slot.saved_at = self._clock.monotonic()
+
+    async def removed(self, key: UnitKey, slot: Slot, unit: AlertUnit) -> bool:
+        """Have the store forget a unit; False: another process owns it by now."""
+        try:
+            await self._store.remove(key, unit.epoch)
+        except FencedAlertStateError:
+            slot.is_fenced = True
+            return False
+        except AlertStateError:
+            self._metrics.inc(names.RULES_STATE_FAILURES, call="remove")
+            raise
+        return True
 
     async def _tell_faults(self, key: UnitKey, unit: AlertUnit, faults: list[str]) -> None:
         """What was stored is whole and cannot be used: another version's, most likely."""

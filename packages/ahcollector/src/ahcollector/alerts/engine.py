@@ -290,8 +290,8 @@ class AlertEngine:
         for reason, count in unit.drops().items():
             self._metrics.inc(names.RULES_POINTS_DROPPED, count, reason=reason)
         rules = self._rules()
-        if unit.is_empty and rules is not None and not rules.metrics(key.company_id):
-            await self._store.remove(key, unit.epoch)
+        is_of_no_use = unit.is_empty and rules is not None and not rules.metrics(key.company_id)
+        if is_of_no_use and await self._keeper.removed(key, slot, unit):
             del self._slots[key]
 
     async def _leave(self, key: UnitKey, slot: Slot) -> None:
