@@ -7,13 +7,13 @@ docs/how-to/run-victoriametrics.md names these tests.
 import math
 import random
 import socket
-import time
 from itertools import count
 
 import anyio
 import attrs
 import pytest
 from hostile_texts import HOSTILE
+from victoria_stage import counted, now_ms
 
 from ahcollector.bus import InProcessBus
 from ahcollector.clock import SystemClock
@@ -33,10 +33,6 @@ VictoriaMetricsServer = pytest.importorskip("testkit.victoria_metrics").Victoria
 COMPANIES = (f"limits-{number}" for number in count())
 PROTOCOLS = pytest.mark.parametrize("protocol", ["import", "remote_write"])
 DAY = 86_400_000
-
-
-def now_ms():
-    return round(time.time() * 1000)
 
 
 @pytest.fixture
@@ -194,11 +190,7 @@ async def test_of_two_values_at_one_time_one_is_kept(store):
     await store.write([samples([(t, 1.0), (t, 2.0)], company_id=company)])
     await store.write([samples([(t, 2.0), (t, 1.0)], company_id=company)])
     await store.flush()
-    asked = {"start_ms": t, "end_ms": t, "step_ms": 1_000}
-    [series] = await store.range(
-        company, "web-1", "cpu_percent", **asked, aggregate=Aggregate.COUNT
-    )
-    assert series.points == ((t, 1.0),)
+    assert await counted(store, company, t, step_ms=1_000) == 1.0
 
 
 # --- how much at once
@@ -216,16 +208,7 @@ async def test_a_long_series_is_several_messages_of_a_remote_write(start_service
     ) as store:
         await store.write([samples(points, company_id=company)])
         await store.flush()
-        [series] = await store.range(
-            company,
-            "web-1",
-            "cpu_percent",
-            start_ms=t,
-            end_ms=t,
-            step_ms=2_000_000,
-            aggregate=Aggregate.COUNT,
-        )
-    assert series.points == ((t, 200_000.0),)
+        assert await counted(store, company, t, step_ms=2_000_000) == 200_000.0
 
 
 async def taken(store, batch):

@@ -2,13 +2,13 @@
 
 import random
 import struct
-import time
 from itertools import count
 
 import anyio
 import httpx
 import pytest
 from hostile_texts import HOSTILE
+from victoria_stage import counted, now_ms
 
 from ahcollector.errors import PermanentStoreError, TemporaryStoreError
 from ahcollector.metrics import PrometheusMetrics
@@ -23,10 +23,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.service]
 VictoriaMetricsServer = pytest.importorskip("testkit.victoria_metrics").VictoriaMetricsServer
 
 COMPANIES = (f"company-{number}" for number in count())
-
-
-def now_ms():
-    return round(time.time() * 1000)
 
 
 def round_ms():
@@ -126,16 +122,7 @@ async def test_a_series_longer_than_a_line_may_be_is_read_whole(start_service):
     async with VictoriaMetricsStore(url=server.url) as store:
         await store.write([samples(points, company_id=company)])
         await store.flush()
-        [series] = await store.range(
-            company,
-            "web-1",
-            "cpu_percent",
-            start_ms=t,
-            end_ms=t,
-            step_ms=5_000_000,
-            aggregate=Aggregate.COUNT,
-        )
-    assert series.points == ((t, 500_000.0),)
+        assert await counted(store, company, t, step_ms=5_000_000) == 500_000.0
 
 
 async def test_an_instant_is_exact_to_the_millisecond(store):
@@ -297,16 +284,7 @@ async def test_killed_and_restarted_it_takes_the_same_again_and_has_it_once(star
 
 
 async def total(store, company, t):
-    [series] = await store.range(
-        company,
-        "web-1",
-        "cpu_percent",
-        start_ms=t + 200_000,
-        end_ms=t + 200_000,
-        step_ms=300_000,
-        aggregate=Aggregate.COUNT,
-    )
-    return series.points[0][1]
+    return await counted(store, company, t + 200_000, step_ms=300_000)
 
 
 @pytest.mark.fault
