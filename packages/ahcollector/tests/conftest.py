@@ -68,6 +68,49 @@ def mortal(testkit_session):
     service.close()
 
 
+class Killed:
+    """Passes every call on, kills Redis before some of them, and repeats what got no answer.
+
+    Args:
+        target: Of whose contract it is.
+        server: Killed and started again.
+        failure: What a call raises then.
+        kill_at: Before which calls, from 1.
+    """
+
+    def __init__(self, target, server, *, failure, kill_at):
+        self._target, self._server, self._failure = target, server, failure
+        self._kill_at = kill_at
+        self._calls = 0
+
+    def __getattr__(self, name):
+        method = getattr(self._target, name)
+
+        async def call(*args, **kwargs):
+            self._calls += 1
+            if self._calls in self._kill_at:
+                self._server.kill()
+                with pytest.raises(self._failure):
+                    await method(*args, **kwargs)
+                self._server.start()
+            with anyio.fail_after(30):
+                while True:
+                    try:
+                        return await method(*args, **kwargs)
+                    except self._failure as error:
+                        if "gave no answer" not in str(error):
+                            raise
+                        await anyio.sleep(0.01)
+
+        return call
+
+
+@pytest.fixture(scope="session")
+def killed():
+    """Make something over Redis that is killed in between; see `Killed`."""
+    return Killed
+
+
 class LossyLine:
     """A port that passes all on to Redis, and ends in the place of one reply when told so."""
 

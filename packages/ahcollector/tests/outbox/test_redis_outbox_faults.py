@@ -15,41 +15,12 @@ from ahcollector.testing.contracts import OutboxContract
 pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.anyio]
 
 
-class Killed:
-    """Passes every call on, kills Redis before some of them, and repeats what raised."""
-
-    def __init__(self, outbox, server):
-        self._outbox = outbox
-        self._server = server
-        self._calls = 0
-        self._kill_at = {2, 4, 7, 11}
-
-    def __getattr__(self, name):
-        async def call(*args, **kwargs):
-            self._calls += 1
-            if self._calls in self._kill_at:
-                self._server.kill()
-                with pytest.raises(OutboxError):
-                    await getattr(self._outbox, name)(*args, **kwargs)
-                self._server.start()
-            with anyio.fail_after(30):
-                while True:
-                    try:
-                        return await getattr(self._outbox, name)(*args, **kwargs)
-                    except OutboxError as error:
-                        if "gave no answer" not in str(error):
-                            raise
-                        await anyio.sleep(0.01)
-
-        return call
-
-
 class TestOutboxInAKilledRedis(OutboxContract):
     durable = True
 
     @pytest.fixture(autouse=True)
-    async def _redis(self, mortal, outboxes_at, anyio_backend):
-        self.server = mortal
+    async def _redis(self, mortal, killed, outboxes_at, anyio_backend):
+        self.server, self.killed = mortal, killed
         async with outboxes_at(mortal.port) as self.outboxes:
             yield
 
@@ -57,7 +28,8 @@ class TestOutboxInAKilledRedis(OutboxContract):
         from ahcollector.outbox.redis import RedisOutbox
 
         self.bounds = bounds
-        return Killed(RedisOutbox(client=self.outboxes.client(), bounds=bounds), self.server)
+        outbox = RedisOutbox(client=self.outboxes.client(), bounds=bounds)
+        return self.killed(outbox, self.server, failure=OutboxError, kill_at={2, 4, 7, 11})
 
     async def reopen(self, outbox):
         return await self.new(self.bounds)

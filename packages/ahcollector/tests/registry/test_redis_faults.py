@@ -45,43 +45,21 @@ def registry_of(client):
     return RedisRegistry(client=client)
 
 
-class Killed:
-    """Passes every call on, kills Redis before some of them, and repeats what raised."""
-
-    def __init__(self, registry, server):
-        self._registry = registry
-        self._server = server
-        self._calls = 0
-        self._kill_at = {2, 3, 5, 8, 13, 34, 89, 233, 610}
-
-    def __getattr__(self, name):
-        async def call(*args, **kwargs):
-            self._calls += 1
-            if self._calls in self._kill_at:
-                self._server.kill()
-                with pytest.raises(RegistryError):
-                    await getattr(self._registry, name)(*args, **kwargs)
-                self._server.start()
-            with anyio.fail_after(30):
-                while True:
-                    try:
-                        return await getattr(self._registry, name)(*args, **kwargs)
-                    except RegistryError:
-                        await anyio.sleep(0.01)
-
-        return call
-
-
 class TestRegistryInAKilledRedis(RegistryContract):
     @pytest.fixture(autouse=True)
-    async def _redis(self, mortal):
-        self.server = mortal
+    async def _redis(self, mortal, killed):
+        self.server, self.killed = mortal, killed
         self.client = client_of(mortal.port)
         yield
         await self.client.aclose()
 
     async def new(self):
-        return Killed(registry_of(self.client), self.server)
+        return self.killed(
+            registry_of(self.client),
+            self.server,
+            failure=RegistryError,
+            kill_at={2, 3, 5, 8, 13, 34, 89, 233, 610},
+        )
 
 
 async def test_what_a_put_returned_is_there_after_kill_9_in_the_middle(mortal):
