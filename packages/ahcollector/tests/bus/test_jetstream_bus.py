@@ -349,7 +349,7 @@ async def test_an_ack_of_a_stale_owner_is_refused_and_the_new_one_has_the_shard(
         await stale.have(1)
         tenure = stale.taken[0]._tenure
         # Nothing that it sends or hears about its leases gets through, and it does not know.
-        bus._subscriptions[0]._leases._change = no_answer
+        bus._subscriptions.running[0]._leases._change = no_answer
         tenure.is_valid = lambda: True
         await forget_leases(bus)
         async with subscribed(heir, hands := Hands(acks=False)):
@@ -419,7 +419,7 @@ async def test_two_share_the_shards_and_the_one_that_stays_has_all(nats_buses):
 
     async def has(bus, count):
         async def enough():
-            return len(bus._subscriptions[0]._leases.tenures) == count
+            return len(bus._subscriptions.running[0]._leases.tenures) == count
 
         await until(enough)
 
@@ -439,7 +439,7 @@ async def test_two_share_the_shards_and_the_one_that_stays_has_all(nats_buses):
 
 async def has_subscription(bus):
     with anyio.fail_after(10):
-        while not bus._subscriptions:
+        while not bus._subscriptions.running:
             await anyio.sleep(0)
 
 

@@ -250,7 +250,7 @@ async def test_an_ack_of_a_stale_owner_is_refused(buses):
         await hands.taken[0].ack()
 
         async def knows():
-            return not await anyio.lowlevel.checkpoint() and bus._held() == 0
+            return not await anyio.lowlevel.checkpoint() and bus._subscriptions.held() == 0
 
         await until(knows)
         assert await pending(client) == 1

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from ahcollector.bus.base import SHARDS
 from ahcollector.clock import AsyncClock
+from ahcollector.errors import BusFull
 
 __all__ = ["Depths"]
 
@@ -50,6 +51,21 @@ class Depths:
         """Count entries that were read."""
         self._unread[shard] = max(0, self._unread[shard] - count)
         self._read_meanwhile.add(shard)
+
+    async def admit(self, shard: int, *, queue_batches_max: int) -> None:
+        """Return when a shard takes an entry, as far as is known here.
+
+        Raises:
+            BusFull: It holds so many that nobody has read.
+            BusError: It is time to sample, and there is no answer.
+        """
+        await self.refresh()
+        if self[shard] >= queue_batches_max:
+            raise BusFull(
+                f"shard {shard} of the bus holds {self[shard]} batches that no worker has read, "
+                f"its bound is {queue_batches_max}: the workers are behind or there is none, send "
+                "the batch again later"
+            )
 
     async def refresh(self) -> None:
         """Sample if it is time to and nobody else is about it. Raises BusError."""

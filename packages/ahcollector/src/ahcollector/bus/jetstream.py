@@ -64,6 +64,7 @@ from ahcollector.bus._jetstream_dead import JetStreamBusDeadLetters
 from ahcollector.bus._jetstream_setup import BufferSize, JetStreamSetup, Names, buffer_bytes
 from ahcollector.bus._jetstream_split import split
 from ahcollector.bus._jetstream_subscription import JetStreamSubscription, SubscriptionSettings
+from ahcollector.bus._subscriptions import Subscriptions
 from ahcollector.bus.base import SHARDS, AtEnd, Handler, SampleBatch, shard_for
 from ahcollector.clock import AsyncClock, SystemClock
 from ahcollector.errors import BusClosed, BusError, BusFull, NatsError
@@ -165,15 +166,14 @@ class JetStreamBus:
             "the bus holds no entry for longer than it is sized for any more",
         )
         self._room = anyio.Semaphore(LARGE_TOGETHER)
-        self._subscriptions: list[JetStreamSubscription] = []
-        self._taken: set[int] = set()
+        self._subscriptions = Subscriptions()
         self._closed = anyio.Event()
         self.dead = JetStreamBusDeadLetters(
             api=self._api, names=self._names, admit=self._admit, put=self._put
         )
         for shard in range(SHARDS):
             self._metrics.watch(names.BUS_DEPTH, partial(self._depth, shard), shard=str(shard))
-        self._metrics.watch(names.BUS_HELD, self._held)
+        self._metrics.watch(names.BUS_HELD, self._subscriptions.held)
         self._metrics.watch(names.BUS_OLDEST_AGE, lambda: self._oldest_age)
 
     @property
@@ -229,15 +229,8 @@ class JetStreamBus:
         if self._closed.is_set():
             raise BusClosed("the bus is closed: the process is stopping, send again later")
         await self._ready()
-        if self._queue_batches_max is None:
-            return
-        await self._depths.refresh()
-        if self._depths[shard] >= self._queue_batches_max:
-            raise BusFull(
-                f"shard {shard} of the bus holds {self._depths[shard]} batches that no worker has "
-                f"read, its bound is {self._queue_batches_max}: the workers are behind or there is "
-                "none, send the batch again later"
-            )
+        if self._queue_batches_max is not None:
+            await self._depths.admit(shard, queue_batches_max=self._queue_batches_max)
 
     async def _put(self, shard: int, entry: bytes, message_id: str | None = None) -> None:
         subject = self._names.shard(shard)
@@ -268,12 +261,7 @@ class JetStreamBus:
         Raises:
             BusError: A shard is taken by another subscriber of this process, or does not exist.
         """
-        wanted = sorted(set(shards))
-        for shard in wanted:
-            if not 0 <= shard < SHARDS:
-                raise BusError(f"there is no shard {shard}: shards are 0 to {SHARDS - 1}")
-            if shard in self._taken:
-                raise BusError(f"shard {shard} has a subscriber: end that subscription first")
+        wanted = self._subscriptions.wanted(shards)
         subscription = JetStreamSubscription(
             worker=uuid.uuid4().hex,
             shards=wanted,
@@ -292,17 +280,11 @@ class JetStreamBus:
             settings=self._settings,
             closed=self._closed,
         )
-        self._taken.update(wanted)
-        self._subscriptions.append(subscription)
-        try:
-            await subscription.run(at_end)
-        finally:
-            self._subscriptions.remove(subscription)
-            self._taken.difference_update(wanted)
+        await self._subscriptions.run(subscription, wanted, at_end)
 
     def tenures(self) -> Mapping[int, object]:
         """Return the shards whose leases are surely held, each with its lease."""
-        return {shard: lease for one in self._subscriptions for shard, lease in one.leases()}
+        return self._subscriptions.leases()
 
     def depth(self) -> Mapping[int, int]:
         """Count what waits, as of the last sample; asks nobody."""
@@ -315,11 +297,7 @@ class JetStreamBus:
     # --- what is known of it
 
     def _depth(self, shard: int) -> float:
-        queued = sum(one.queued(shard) for one in self._subscriptions)
-        return float(self._depths[shard] + queued)
-
-    def _held(self) -> float:
-        return float(sum(one.held() for one in self._subscriptions))
+        return float(self._depths[shard] + self._subscriptions.queued(shard))
 
     def _came(self, shard: int, taken_at: float) -> None:
         self._depths.read(shard, 1)

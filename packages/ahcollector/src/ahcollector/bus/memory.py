@@ -14,6 +14,7 @@ import attrs
 from ahcollector import metrics as names
 from ahcollector.bus._dead import MemoryBusDeadLetters
 from ahcollector.bus._ready import until_ready, writable
+from ahcollector.bus._subscriptions import wanted_shards
 from ahcollector.bus.base import (
     SHARDS,
     TRIES_MAX,
@@ -23,7 +24,7 @@ from ahcollector.bus.base import (
     shard_for,
 )
 from ahcollector.clock import AsyncClock
-from ahcollector.errors import BusClosed, BusError, BusFull
+from ahcollector.errors import BusClosed, BusFull
 from ahcollector.metrics import Metrics, NullMetrics
 
 __all__ = ["InProcessBus"]
@@ -202,7 +203,8 @@ class InProcessBus:
         self, shards: Collection[int], handler: Handler, *, at_end: AtEnd | None = None
     ) -> None:
         """Hand over entries until cancelled, or closed and empty."""
-        mine = [self._checked(number) for number in sorted(set(shards))]
+        wanted = wanted_shards(shards, lambda shard: self._shards[shard].taken)
+        mine = [self._shards[number] for number in wanted]
         for shard in mine:
             shard.taken = True
             shard.tenure += 1
@@ -216,14 +218,6 @@ class InProcessBus:
             for shard in mine:
                 shard.give_back()
                 shard.taken = False
-
-    def _checked(self, number: int) -> _Shard:
-        if not 0 <= number < SHARDS:
-            raise BusError(f"there is no shard {number}: shards are 0 to {SHARDS - 1}")
-        shard = self._shards[number]
-        if shard.taken:
-            raise BusError(f"shard {number} has a subscriber: end that subscription first")
-        return shard
 
     async def _serve(self, shard: _Shard, handler: Handler) -> None:
         while True:

@@ -75,10 +75,11 @@ from ahcollector.bus._entries import encode
 from ahcollector.bus._redis_dead import RedisBusDeadLetters
 from ahcollector.bus._streams import ShardStreams
 from ahcollector.bus._subscription import Subscription, SubscriptionSettings
+from ahcollector.bus._subscriptions import Subscriptions
 from ahcollector.bus._tenure import TenureSettings
 from ahcollector.bus.base import SHARDS, AtEnd, Handler, SampleBatch, shard_for
 from ahcollector.clock import AsyncClock, SystemClock
-from ahcollector.errors import BusClosed, BusError, BusFull
+from ahcollector.errors import BusClosed
 from ahcollector.metrics import Metrics, NullMetrics
 from ahcollector.redis import RedisClient
 
@@ -169,15 +170,14 @@ class RedisBus:
         self._depths = Depths(
             sample=self._streams.depths, clock=self._clock, sample_seconds=sample_seconds
         )
-        self._subscriptions: list[Subscription] = []
-        self._taken: set[int] = set()
+        self._subscriptions = Subscriptions()
         self._closed = anyio.Event()
         self.dead = RedisBusDeadLetters(
             streams=self._streams, admit=self._admit, added=self._depths.added
         )
         for shard in range(SHARDS):
             self._metrics.watch(names.BUS_DEPTH, partial(self._depth, shard), shard=str(shard))
-        self._metrics.watch(names.BUS_HELD, self._held)
+        self._metrics.watch(names.BUS_HELD, self._subscriptions.held)
 
     async def publish(self, batch: SampleBatch) -> None:
         """Put a batch on its shard.
@@ -197,13 +197,7 @@ class RedisBus:
         """Return when a shard takes an entry; raise otherwise."""
         if self._closed.is_set():
             raise BusClosed("the bus is closed: the process is stopping, send again later")
-        await self._depths.refresh()
-        if self._depths[shard] >= self._queue_batches_max:
-            raise BusFull(
-                f"shard {shard} of the bus holds {self._depths[shard]} batches that no worker has "
-                f"read, its bound is {self._queue_batches_max}: the workers are behind or there is "
-                "none, send the batch again later"
-            )
+        await self._depths.admit(shard, queue_batches_max=self._queue_batches_max)
 
     @property
     def is_shared(self) -> bool:
@@ -218,12 +212,7 @@ class RedisBus:
         Raises:
             BusError: A shard is taken by another subscriber of this process, or does not exist.
         """
-        wanted = sorted(set(shards))
-        for shard in wanted:
-            if not 0 <= shard < SHARDS:
-                raise BusError(f"there is no shard {shard}: shards are 0 to {SHARDS - 1}")
-            if shard in self._taken:
-                raise BusError(f"shard {shard} has a subscriber: end that subscription first")
+        wanted = self._subscriptions.wanted(shards)
         reading = self._client.for_blocking(
             block_seconds=self._settings.block_seconds,
             connections_max=self._settings.readers + BULK_CONNECTIONS,
@@ -240,18 +229,14 @@ class RedisBus:
             settings=self._settings,
             closed=self._closed,
         )
-        self._taken.update(wanted)
-        self._subscriptions.append(subscription)
         try:
-            await subscription.run(at_end)
+            await self._subscriptions.run(subscription, wanted, at_end)
         finally:
-            self._subscriptions.remove(subscription)
-            self._taken.difference_update(wanted)
             await reading.aclose()
 
     def tenures(self) -> Mapping[int, object]:
         """Return the shards whose leases are surely held, each with its lease."""
-        return {shard: lease for one in self._subscriptions for shard, lease in one.leases()}
+        return self._subscriptions.leases()
 
     def depth(self) -> Mapping[int, int]:
         """Count what waits, as of the last sample; asks nobody."""
@@ -262,11 +247,7 @@ class RedisBus:
         self._closed.set()
 
     def _depth(self, shard: int) -> float:
-        queued = sum(one.queued(shard) for one in self._subscriptions)
-        return float(self._depths[shard] + queued)
-
-    def _held(self) -> float:
-        return float(sum(one.held() for one in self._subscriptions))
+        return float(self._depths[shard] + self._subscriptions.queued(shard))
 
 
 def _entry_bytes(entry: tuple[int, bytes]) -> int:
