@@ -108,11 +108,13 @@ async def test_so_many_may_be_held_and_then_the_shards_wait():
         stats = world.worker.stats()
         assert stats.held == 8
         # Each shard has four flushes in memory, and one batch that waits to be put there.
-        assert stats.pending_samples <= 3 * 16
+        assert 0 < stats.pending_samples <= 3 * 16
+        assert world.sample("ahc_worker_pending_samples") == stats.pending_samples
         assert max(world.bus.depth().values()) > 0
         await world.wait(200)
         assert world.acknowledged() == set(range(60))
         assert world.sample("ahc_worker_held_batches") == 0
+        assert world.sample("ahc_worker_pending_samples") == 0
 
 
 async def test_one_write_over_the_bound_goes_when_nothing_else_is_held():

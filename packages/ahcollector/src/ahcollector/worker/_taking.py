@@ -19,7 +19,6 @@ class Taking:
 
     Args:
         buffers: Where batches of each shard go.
-        taken: Told when a buffer got one.
         away: Told why the store takes nothing; it opens the breaker.
     """
 
@@ -30,14 +29,12 @@ class Taking:
         breaker: CircuitBreaker,
         trials: Trials,
         settling: Settling,
-        taken: Callable[[], None],
         away: Callable[[TemporaryStoreError], Awaitable[None]],
     ) -> None:
         self._buffers = buffers
         self._breaker = breaker
         self._trials = trials
         self._settling = settling
-        self._taken = taken
         self._away = away
 
     async def ready(self, shard: int) -> None:
@@ -65,7 +62,6 @@ class Taking:
             # It waits for the store, however often processes end meanwhile.
             await delivery.clear_tries()
         await buffer.put(delivery)
-        self._taken()
 
     async def _may_be_tried(self, buffer: ShardBuffer) -> bool:
         """Wait for room among the trials; return whether the store takes samples, as far as known.
@@ -83,7 +79,6 @@ class Taking:
         is_alone = delivery.attempt >= ALONE_FROM
         over = self._trials.begin(delivery)
         await buffer.put(delivery, at_once=True, alone=is_alone)
-        self._taken()
         if is_alone:
             try:
                 await over.wait()

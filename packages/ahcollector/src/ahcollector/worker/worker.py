@@ -143,6 +143,7 @@ class Worker:
             )
             for shard in shards
         }
+        self._metrics.watch(names.WORKER_PENDING_SAMPLES, self._pending)
         self._shutdown_flush_seconds = shutdown_flush_seconds
         if restarts is None and isinstance(store, Restarts):
             restarts = store
@@ -161,7 +162,6 @@ class Worker:
             breaker=self._breaker,
             trials=self._trials,
             settling=self._settling,
-            taken=self._tell_pending,
             away=self._away,
         )
 
@@ -251,7 +251,6 @@ class Worker:
             buffer.written(deliveries)
             self._batches += len(deliveries)
             self._metrics.inc(names.WORKER_BATCHES, len(deliveries))
-            self._tell_pending()
             # Or each shard would keep its last batches, some of them large, until others come.
             del deliveries
         self._writing -= 1
@@ -344,15 +343,15 @@ class Worker:
         kind = "refused" if isinstance(error, PermanentStoreError) else "unexpected"
         self._metrics.inc(names.TSDB_BATCHES_DROPPED, reason=kind)
 
-    def _tell_pending(self) -> None:
-        self._metrics.set(names.WORKER_PENDING_SAMPLES, self.stats().pending_samples)
+    def _pending(self) -> int:
+        return sum(buffer.samples for buffer in self._buffers.values())
 
     def stats(self) -> WorkerStats:
         """Return the counts."""
         return WorkerStats(
             batches=self._batches,
             samples_written=self._samples_written,
-            pending_samples=sum(buffer.samples for buffer in self._buffers.values()),
+            pending_samples=self._pending(),
             dead=self._dead,
             held=self._settling.held,
             rewritten=self._settling.rewritten,
