@@ -19,10 +19,11 @@ import asyncio
 import random
 import statistics
 import time
+from collections.abc import Awaitable, Callable
 
 from _harness import Options, Row, Times, by_rounds, main
 
-from ahcollector.bus import SHARDS, Delivery, SampleBatch, StoredSeries, shard_for
+from ahcollector.bus import SHARDS, Bus, Delivery, SampleBatch, StoredSeries, shard_for
 from ahcollector.bus._entries import decode, encode
 from ahcollector.bus.redis import RedisBus
 from ahcollector.redis import RedisClient, RedisConfig
@@ -86,11 +87,11 @@ class Watch:
 
 
 class Ours:
-    """The bus, with one subscription for all rounds."""
+    """A bus, with one subscription for all rounds; `count_kept` tells what its backend keeps."""
 
-    def __init__(self, client: RedisClient) -> None:
-        self.bus = RedisBus(client=client, queue_batches_max=1_000_000)
-        self._client = client
+    def __init__(self, bus: Bus, count_kept: Callable[[], Awaitable[int]]) -> None:
+        self.bus = bus
+        self._count_kept = count_kept
         self._left = 0
         self._over = asyncio.Event()
 
@@ -115,8 +116,7 @@ class Ours:
             for number in range(tasks):
                 group.create_task(publish(batches[number::tasks]))
             await self._over.wait()
-        keys = [self._client.key("bus", "s", str(shard)) for shard in range(SHARDS)]
-        while any(await self._client.pipeline([("XLEN", key) for key in keys])):
+        while await self._count_kept():
             pass
         return watch.told(len(batches))
 
@@ -174,7 +174,12 @@ async def compare(port: int, options: Options, count: int, tasks: int) -> list[T
     client = RedisClient(config=config)
     reading = client.for_blocking(block_seconds=1, connections_max=READERS)
     batches = [batch_of(number) for number in range(count)]
-    ours = Ours(client)
+    keys = [client.key("bus", "s", str(shard)) for shard in range(SHARDS)]
+
+    async def count_kept() -> int:
+        return sum(await client.pipeline([("XLEN", key) for key in keys]))
+
+    ours = Ours(RedisBus(client=client, queue_batches_max=1_000_000), count_kept)
     coded, plain = (Bare(client, reading, is_coded=is_coded) for is_coded in (True, False))
     subscription = asyncio.create_task(ours.bus.subscribe(range(SHARDS), ours.take))
     rounds = [ours.round, coded.round, plain.round]

@@ -5,22 +5,20 @@ all 64 shards takes them and acknowledges every one. The time ends when the stre
 
 The bare peer sends the same batches with nats-py's own JetStream: as many tasks encode each batch
 and publish it, to 64 subjects of a work queue; a pull consumer a subject fetches up to 32, decodes
-what comes, and sends an acknowledgement for each without waiting for an answer. It knows no owner,
-no tries, no message ids, and what it acknowledged may be lost with the connection.
+what comes, and sends an acknowledgement for each without waiting for an answer. It knows no owner
+and no tries, and what it acknowledged may be lost with the connection.
 """
 
 import asyncio
-import itertools
 import json
 from contextlib import suppress
 
-import attrs
 import nats
 import nats.errors
 from _harness import Options, Row, Times, by_rounds, main
-from bench_bus import BATCHES, BATCHES_ALONE, ROUNDS, TASKS, Watch, batch_of
+from bench_bus import BATCHES, BATCHES_ALONE, ROUNDS, TASKS, Ours, Watch, batch_of
 
-from ahcollector.bus import SHARDS, Delivery, SampleBatch, shard_for
+from ahcollector.bus import SHARDS, SampleBatch, shard_for
 from ahcollector.bus._entries import decode, encode
 from ahcollector.bus.jetstream import BufferSize, JetStreamBus
 from ahcollector.nats import NatsClient, NatsConfig
@@ -30,47 +28,6 @@ COUNT = 32
 BYTES = 256 << 20
 # The figure that the bus on Redis has; none is set for NATS.
 SHARE = 0.6
-
-
-class Ours:
-    """The bus, with one subscription for all rounds."""
-
-    def __init__(self, client: NatsClient) -> None:
-        self._client = client
-        size = BufferSize(bytes_max=BYTES, batches_max=100_000, shard_batches_max=100_000)
-        self.bus = JetStreamBus(client=client, size=size, dead_bytes_max=8 << 20)
-        self._left = 0
-        self._over = asyncio.Event()
-
-    async def take(self, delivery: Delivery) -> None:
-        """Acknowledge at once."""
-        await delivery.ack()
-        self._left -= 1
-        if not self._left:
-            self._over.set()
-
-    async def _left_in_stream(self) -> int:
-        subject = f"$JS.API.STREAM.INFO.{self._client.prefix}_bus"
-        info = json.loads((await self._client.request(subject)).data)
-        return int(info["state"]["messages"])
-
-    async def round(self, batches: list[SampleBatch], tasks: int) -> tuple[float, float]:
-        """Batches a second, and processor seconds for each."""
-        self._left = len(batches)
-        self._over.clear()
-        watch = Watch()
-
-        async def publish(mine: list[SampleBatch]) -> None:
-            for batch in mine:
-                await self.bus.publish(batch)
-
-        async with asyncio.TaskGroup() as group:
-            for number in range(tasks):
-                group.create_task(publish(batches[number::tasks]))
-            await self._over.wait()
-        while await self._left_in_stream():
-            pass
-        return watch.told(len(batches))
 
 
 class Bare:
@@ -125,16 +82,19 @@ class Bare:
 async def compare(url: str, options: Options, count: int, tasks: int) -> list[Times]:
     """Ours and the bare one in turns: two rates, then the processor seconds of both for a batch."""
     client = NatsClient(config=NatsConfig(servers=(url,), prefix=f"bench{tasks}"))
-    ours, bare = Ours(client), Bare(url)
+
+    async def count_kept() -> int:
+        info = await client.request(f"$JS.API.STREAM.INFO.{client.prefix}_bus")
+        return int(json.loads(info.data)["state"]["messages"])
+
+    size = BufferSize(bytes_max=BYTES, batches_max=100_000, shard_batches_max=100_000)
+    bus = JetStreamBus(client=client, size=size, dead_bytes_max=8 << 20)
+    ours, bare = Ours(bus, count_kept), Bare(url)
     await bare.begin()
     subscription = asyncio.create_task(ours.bus.subscribe(range(SHARDS), ours.take))
-    requests = itertools.count()
+    batches = [batch_of(number) for number in range(count)]
     values: list[list[float]] = [[] for _ in range(4)]
     for number in range(options.rounds(ROUNDS) + 1):
-        # New ones each time: the bus knows those it had.
-        batches = [
-            attrs.evolve(batch_of(one), request_id=f"{next(requests):032x}") for one in range(count)
-        ]
         for place in range(2):
             turn = (place + number) % 2
             rate, busy = await (ours.round, bare.round)[turn](batches, tasks)
