@@ -2,6 +2,7 @@
 
 import datetime as dt
 import ipaddress
+import uuid
 
 import anyio
 import pytest
@@ -66,6 +67,28 @@ def mortal(testkit_session):
     service = testkit_session.start(RedisServer, appendfsync="always")
     yield service
     service.close()
+
+
+@pytest.fixture(scope="session")
+def client_of():
+    """Make a client behind a prefix of its own, which is yours to close: `client_of(port)`."""
+    from ahcollector.redis import RedisClient, RedisConfig
+
+    def client_of(port, *, timeout_seconds=5.0):
+        prefix = f"test-{uuid.uuid4().hex}:"
+        return RedisClient(
+            config=RedisConfig(port=port, prefix=prefix, timeout_seconds=timeout_seconds)
+        )
+
+    return client_of
+
+
+@pytest.fixture
+async def client(redis_server, client_of, anyio_backend):
+    """A client of the Redis that tests share."""
+    client = client_of(redis_server.port)
+    yield client
+    await client.aclose()
 
 
 class Killed:

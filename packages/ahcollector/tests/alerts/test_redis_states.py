@@ -1,7 +1,5 @@
 """The states of alerts in a real Redis: killed, a reply lost, damaged by others."""
 
-import uuid
-
 import pytest
 from alert_world import World, batch, rule
 
@@ -13,23 +11,6 @@ from ahcollector.testing._contracts.alerts import _event
 pytestmark = [pytest.mark.service, pytest.mark.anyio]
 
 KEY = UnitKey(shard=3, company_id="acme")
-
-
-def client_of(port, timeout_seconds=5.0):
-    from ahcollector.redis import RedisClient, RedisConfig
-
-    return RedisClient(
-        config=RedisConfig(
-            port=port, prefix=f"{uuid.uuid4().hex}:", timeout_seconds=timeout_seconds
-        )
-    )
-
-
-@pytest.fixture
-async def client(redis_server, anyio_backend):
-    client = client_of(redis_server.port)
-    yield client
-    await client.aclose()
 
 
 @pytest.fixture
@@ -91,7 +72,7 @@ async def test_large_change_is_one_step(store):
 
 
 @pytest.mark.fault
-async def test_reply_that_is_lost_tells_nothing_twice(line):
+async def test_reply_that_is_lost_tells_nothing_twice(line, client_of):
     """C18: Redis did it and its answer never came, at each of the calls."""
     from ahcollector.alerts.redis import RedisAlertStateStore
 
@@ -125,7 +106,7 @@ async def test_reply_that_is_lost_tells_nothing_twice(line):
 
 
 @pytest.mark.fault
-async def test_redis_that_is_killed_in_the_middle_tells_each_alert_once(private_redis):
+async def test_redis_that_is_killed_in_the_middle_tells_each_alert_once(private_redis, client_of):
     """C18: kill -9 and a restart, with what it kept, between any two batches."""
     from ahcollector.alerts.redis import RedisAlertStateStore
 

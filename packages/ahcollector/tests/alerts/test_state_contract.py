@@ -1,7 +1,5 @@
 """Memory, file and Redis keep the contract of the store of alert states."""
 
-import uuid
-
 import pytest
 
 from ahcollector.alerts import FileAlertStateStore, MemoryAlertStateStore
@@ -40,23 +38,16 @@ class TestFileAlertState(AlertStateContract):
 @pytest.mark.anyio
 class TestRedisAlertState(AlertStateContract):
     @pytest.fixture(autouse=True)
-    async def _client(self, redis_server, anyio_backend):
-        from ahcollector.alerts.redis import RedisAlertStateStore
-        from ahcollector.redis import RedisClient, RedisConfig
-
-        config = RedisConfig(
-            port=redis_server.port, prefix=f"{uuid.uuid4().hex}:", timeout_seconds=10
-        )
-        self.client = RedisClient(config=config)
-        self.make = RedisAlertStateStore
-        yield
-        await self.client.aclose()
+    def _client(self, client):
+        self.client = client
 
     async def new(self):
-        return self.make(client=self.client)
+        from ahcollector.alerts.redis import RedisAlertStateStore
+
+        return RedisAlertStateStore(client=self.client)
 
     async def reopen(self, store):
-        return self.make(client=self.client)
+        return await self.new()
 
 
 def test_store_that_forgets_warns_of_it(caplog):

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from collections import Counter
 from pathlib import Path
 
@@ -90,16 +89,11 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(redis_server, anyio_backend):
-    from ahcollector.redis import RedisClient, RedisConfig
-
-    config = RedisConfig(port=redis_server.port, prefix=f"{uuid.uuid4().hex}:", timeout_seconds=10)
-    client = RedisClient(config=config)
+async def stage(redis_server, client):
     stage = Stage(client, redis_server.port)
     yield stage
     while stage.processes:
         stage.kill()
-    await client.aclose()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Memory, file and Redis keep the contract of the store of known series."""
 
-import uuid
-
 import pytest
 
 from ahcollector.budget import FileBudgetStore, MemoryBudgetStore
@@ -34,20 +32,13 @@ class TestFileBudgetStore(BudgetStoreContract):
 @pytest.mark.anyio
 class TestRedisBudgetStore(BudgetStoreContract):
     @pytest.fixture(autouse=True)
-    async def _client(self, redis_server, anyio_backend):
-        from ahcollector.budget.redis import RedisBudgetStore
-        from ahcollector.redis import RedisClient, RedisConfig
-
-        config = RedisConfig(
-            port=redis_server.port, prefix=f"{uuid.uuid4().hex}:", timeout_seconds=10
-        )
-        self.client = RedisClient(config=config)
-        self.make = RedisBudgetStore
-        yield
-        await self.client.aclose()
+    def _client(self, client):
+        self.client = client
 
     async def new(self):
-        return self.make(client=self.client)
+        from ahcollector.budget.redis import RedisBudgetStore
+
+        return RedisBudgetStore(client=self.client)
 
     async def reopen(self, store):
-        return self.make(client=self.client)
+        return await self.new()

@@ -1,7 +1,5 @@
 """What the store in Redis does besides the contract: its keys end, junk is passed over, it dies."""
 
-import uuid
-
 import pytest
 
 from ahcollector.budget import BudgetKeeper, SeriesBudget, SeriesChange, Window
@@ -19,23 +17,6 @@ def change(count=3, agent_id="a1"):
     hours = {number.to_bytes(16, "big"): HOUR for number in range(count)}
     window = Window(start=NOW, first=True, begun=count)
     return SeriesChange(agent_id=agent_id, window=window, begun=count, hours=hours)
-
-
-def client_of(server, timeout_seconds=5.0):
-    from ahcollector.redis import RedisClient, RedisConfig
-
-    return RedisClient(
-        config=RedisConfig(
-            port=server.port, prefix=f"{uuid.uuid4().hex}:", timeout_seconds=timeout_seconds
-        )
-    )
-
-
-@pytest.fixture
-async def client(redis_server):
-    client = client_of(redis_server)
-    yield client
-    await client.aclose()
 
 
 @pytest.fixture
@@ -74,10 +55,10 @@ async def test_key_of_another_type_is_an_error_that_names_it(client, store):
         await store.load("a1", now=NOW)
 
 
-async def test_redis_that_dies_refuses_nobody_and_is_told_afterwards(private_redis):
+async def test_redis_that_dies_refuses_nobody_and_is_told_afterwards(private_redis, client_of):
     from ahcollector.budget.redis import RedisBudgetStore
 
-    client = client_of(private_redis, timeout_seconds=2.0)
+    client = client_of(private_redis.port, timeout_seconds=2.0)
     store = RedisBudgetStore(client=client)
     clock = FakeClock(NOW)
     budget = SeriesBudget(per_hour=1, first_hour=2)

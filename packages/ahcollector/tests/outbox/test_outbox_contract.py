@@ -1,7 +1,6 @@
 """Memory, file and Redis keep the contract of the outbox."""
 
 import os
-import uuid
 
 import pytest
 
@@ -43,21 +42,8 @@ class TestRedisOutbox(OutboxContract):
     durable = True
 
     @pytest.fixture(autouse=True)
-    async def _redis(self, redis_server, anyio_backend):
-        from ahcollector.redis import RedisClient, RedisConfig
-
-        prefix = f"test-{uuid.uuid4().hex}:"
-        config = RedisConfig(port=redis_server.port, prefix=prefix, timeout_seconds=5)
-        clients = self.clients = []
-
-        def client():
-            clients.append(RedisClient(config=config))
-            return clients[-1]
-
-        self.client = client
-        yield
-        for one in clients:
-            await one.aclose()
+    def _redis(self, outboxes):
+        self.client = outboxes.client
 
     async def new(self, bounds=BOUNDS):
         from ahcollector.outbox.redis import RedisOutbox

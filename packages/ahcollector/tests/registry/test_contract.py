@@ -1,7 +1,5 @@
 """Every registry of the package keeps the contract: memory, snapshot, Redis, and cached ones."""
 
-import uuid
-
 import pytest
 
 from ahcollector.registry import CachedRegistry, MemoryRegistry, NegativeCache
@@ -101,15 +99,8 @@ class TestCachedMemoryRegistry(RegistryContract):
 @pytest.mark.service
 class TestRedisRegistry(RegistryContract):
     @pytest.fixture(autouse=True)
-    async def _redis(self, redis_server):
-        from ahcollector.redis import RedisClient, RedisConfig
-
-        prefix = f"{uuid.uuid4().hex}:"
-        self.client = RedisClient(
-            config=RedisConfig(port=redis_server.port, prefix=prefix, timeout_seconds=5)
-        )
-        yield
-        await self.client.aclose()
+    def _redis(self, client):
+        self.client = client
 
     async def new(self):
         from ahcollector.registry.redis import RedisRegistry

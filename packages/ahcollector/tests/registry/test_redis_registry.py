@@ -1,7 +1,5 @@
 """What the registry in Redis does besides the contract: keys, bounded steps, damage, messages."""
 
-import uuid
-
 import anyio
 import attrs
 import pytest
@@ -25,18 +23,6 @@ def record(number=1, **fields):
             **fields,
         }
     )
-
-
-@pytest.fixture
-async def client(redis_server):
-    from ahcollector.redis import RedisClient, RedisConfig
-
-    prefix = f"{uuid.uuid4().hex}:"
-    client = RedisClient(
-        config=RedisConfig(port=redis_server.port, prefix=prefix, timeout_seconds=5)
-    )
-    yield client
-    await client.aclose()
 
 
 @pytest.fixture
