@@ -7,9 +7,10 @@ shows a batch again that was not acknowledged, and after a crash also some that 
 at the end: the hub has the same events in the same order as without the fault, each under one id.
 
 `stored`: what is only counted (since when a condition holds, the newest value, the peak) is stored
-with every step, and then a crash changes nothing at all. With the real 30 s it may cost a peak, and
-a point that came before a change of the rules may be judged by the new ones; every event of a rule
-without `for` is still there once.
+with every step, and then a crash changes nothing that a rule has judged; a point that came while
+there was no rule left nothing behind, so such points are not shown again. With the real 30 s a
+crash may cost a peak, and a point that came before a change of the rules may be judged by the new
+ones; every event of a rule without `for` is still there once.
 """
 
 import asyncio
@@ -78,6 +79,7 @@ class Story:
         self.shown = []
         self.restarts = 0
         self.scope = None
+        self.unruled = False
 
     def what(self, kind):
         def killed():
@@ -128,10 +130,14 @@ class Story:
                 world.hush(silence(matchers=matchers, all=False))
         elif step.threshold is None:
             world.put()
+            self.unruled = True
         else:
+            if self.unruled:
+                self.shown.clear()
             version = int(step.threshold)
             changed = attrs.evolve(self.base_rules[0], threshold=step.threshold, version=version)
             world.put(changed, *self.base_rules[1:])
+            self.unruled = False
         await self.until_done(lambda: self.world.engine.tick())
         await self.until_done(lambda: self.world.sender.send_once())
 
