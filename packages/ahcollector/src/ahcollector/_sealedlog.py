@@ -19,6 +19,11 @@ class SealedLog:
     sync nothing is known about the end of the file (pages may never have been written although a
     later sync succeeds), so nothing is appended behind it: `broken` is set until `rewrite` has
     replaced the file. The same holds where a write could not be taken back.
+
+    Attributes:
+        lines: How many lines this object knows of; who reads the file sets it.
+        size_bytes: How long the file was after the last call that did not fail.
+        broken: Whether nothing may be appended before a `rewrite`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,14 +31,17 @@ class SealedLog:
         self._descriptor: int | None = None
         self._named = False
         self.lines = 0
+        self.size_bytes = 0
         self.broken = False
 
     def read(self) -> bytes:
         """Return the file's bytes; empty when it does not exist. Raises OSError."""
         try:
-            return self._path.read_bytes()
+            data = self._path.read_bytes()
         except FileNotFoundError:
-            return b""
+            data = b""
+        self.size_bytes = len(data)
+        return data
 
     def append(self, lines: list[bytes], *, sync: bool) -> None:
         """Write lines at the end; durable on return with `sync`.
@@ -44,6 +52,7 @@ class SealedLog:
         descriptor = self._open()
         end = os.fstat(descriptor).st_size
         data = memoryview(b"".join(lines))
+        length = len(data)
         try:
             while data:
                 data = data[os.write(descriptor, data) :]
@@ -58,6 +67,7 @@ class SealedLog:
             self.broken = True
             raise
         self.lines += len(lines)
+        self.size_bytes = end + length
 
     def _cut(self, descriptor: int, end: int) -> None:
         try:
@@ -77,6 +87,7 @@ class SealedLog:
         replace_file(self._path, content)
         self.close()
         self.lines = len(content)
+        self.size_bytes = sum(map(len, content))
         self.broken = False
         self._named = True
 

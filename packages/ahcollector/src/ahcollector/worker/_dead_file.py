@@ -35,12 +35,9 @@ class FileDeadBatches:
     appended to a file beside it, of the same name and ``.damaged``, which is never shortened.
     """
 
-    def __init__(
-        self, *, path: Path, log: SealedLog, log_bytes: int, shelf: Shelf, counts: DeadCounts
-    ) -> None:
+    def __init__(self, *, path: Path, log: SealedLog, shelf: Shelf, counts: DeadCounts) -> None:
         self._path = path
         self._log = log
-        self._log_bytes = log_bytes
         self._shelf = shelf
         self._counts = counts
         self._turn = anyio.Lock()
@@ -76,11 +73,11 @@ class FileDeadBatches:
         )
         log = SealedLog(path)
         try:
-            size, damaged = await anyio.to_thread.run_sync(_load, path, log, shelf)
+            damaged = await anyio.to_thread.run_sync(_load, path, log, shelf)
         except OSError as error:
             raise _unusable(path, error) from error
         counts.found_damaged(damaged, str(_damaged(path)))
-        return cls(path=path, log=log, log_bytes=size, shelf=shelf, counts=counts)
+        return cls(path=path, log=log, shelf=shelf, counts=counts)
 
     @property
     def total(self) -> int:
@@ -133,15 +130,13 @@ class FileDeadBatches:
         if (
             self._log.broken
             or self._log.lines > _PAST_LINES_MAX + 2 * len(self._shelf)
-            or self._log_bytes > _PAST_BYTES_MAX + 2 * self._shelf.size_bytes
+            or self._log.size_bytes > _PAST_BYTES_MAX + 2 * self._shelf.size_bytes
         ):
             whole = self._shelf.lines()
         try:
             await anyio.to_thread.run_sync(_append, self._log, lines, whole)
         except OSError as error:
             raise _unusable(self._path, error) from error
-        before = self._log_bytes if whole is None else self._shelf.size_bytes
-        self._log_bytes = before + sum(map(len, lines))
 
 
 def _append(log: SealedLog, lines: list[bytes], whole: list[bytes] | None) -> None:
@@ -154,8 +149,8 @@ def _drop_lines(letter_ids: list[str]) -> list[bytes]:
     return [seal({"drop": letter_ids})] if letter_ids else []
 
 
-def _load(path: Path, log: SealedLog, shelf: Shelf) -> tuple[int, int]:
-    """Read the file; return its size and how many pieces of it were damaged."""
+def _load(path: Path, log: SealedLog, shelf: Shelf) -> int:
+    """Read the file; return how many pieces of it were damaged."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     data = log.read()
     lines = read_sealed(data)
@@ -179,8 +174,7 @@ def _load(path: Path, log: SealedLog, shelf: Shelf) -> tuple[int, int]:
         set_aside(_damaged(path), damaged)
     if damaged or (data and not data.endswith(b"\n")):
         log.rewrite(shelf.lines())
-        return shelf.size_bytes, len(damaged)
-    return len(data), len(damaged)
+    return len(damaged)
 
 
 def _damaged(path: Path) -> Path:
