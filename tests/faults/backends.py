@@ -26,7 +26,7 @@ from ahwire.agent_pb2 import EnrollRequest, EnrollResponse, Label, MetricsBatch,
 #: What takes half a minute by default takes a second or two.
 QUICK_BUS = {"block_seconds": 0.1, "lease_seconds": 2, "claim_idle_seconds": 2}
 QUICK_TSDB = {"retry_max_seconds": 0.5, "timeout_seconds": 3, "durable_after_seconds": 15}
-_PROTO = {"X-AH-Proto": "1", "Content-Type": "application/x-protobuf"}
+PROTO = {"X-AH-Proto": "1", "Content-Type": "application/x-protobuf"}
 
 
 def on(*, redis=None, victoria_metrics=None, nats=None, hub_of=None, **more):
@@ -51,20 +51,25 @@ def on(*, redis=None, victoria_metrics=None, nats=None, hub_of=None, **more):
     return made
 
 
-def enrol(world, server=SERVER):
+def enrol(world, server=SERVER, company=COMPANY):
     """An agent of its own, enrolled over HTTP at the server that plays the hub: id and token."""
-    license_text = world.command(
-        *("ah_server", "hub", "license", "new", "--company", COMPANY, "--server", server),
-        *("--config", str(world.config)),
+    made = httpx.post(
+        world.url("hub", "/admin/api/licenses"),
+        json={"company_id": company, "server_id": server},
+        headers={"Authorization": f"Bearer {world.hub_token}"},
+        trust_env=False,
     )
+    assert made.status_code == 201, made.text
+    request = EnrollRequest(license=made.json()["license"], machine_id=server)
     reply = httpx.post(
         world.url("ingest", "/agent/v1/enroll"),
-        content=EnrollRequest(license=license_text, machine_id=server).SerializeToString(),
-        headers=_PROTO,
+        content=request.SerializeToString(),
+        headers=PROTO,
         trust_env=False,
     )
     assert reply.status_code == 200, reply.text
     granted = EnrollResponse.FromString(reply.content)
+    assert (granted.company_id, granted.server_id) == (company, server)
     return granted.agent_id, granted.agent_token
 
 
@@ -111,7 +116,7 @@ class Sender:
                 world.url("ingest", "/agent/v1/metrics"),
                 content=zlib.compress(batch.SerializeToString(), wbits=31),
                 headers={
-                    **_PROTO,
+                    **PROTO,
                     "Authorization": f"Bearer {self._token}",
                     "Content-Encoding": "gzip",
                 },

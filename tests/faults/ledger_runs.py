@@ -11,15 +11,14 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
-from backends import on
+from backends import PROTO, enrol, on
 from ledger import PREFIX, BatchMaker, Tenant
 from prometheus_client.parser import text_string_to_metric_families
 from world import World
 
-from ahwire.agent_pb2 import EnrollRequest, EnrollResponse, MetricsAck
+from ahwire.agent_pb2 import MetricsAck
 
 TENANTS = [Tenant(company, server) for company in ("acme", "umbra") for server in ("web1", "web2")]
-PROTO = {"X-AH-Proto": "1", "Content-Type": "application/x-protobuf"}
 # No rate of the protocol is looked at here, and a sender that is told to wait asks sooner.
 OPEN_DOOR = {
     "metrics_burst": 10_000,
@@ -182,25 +181,7 @@ class Senders:
         timer.join()
 
     def _enrol(self, tenant):
-        hub = self._servers[0].world
-        made = httpx.post(
-            hub.url("hub", "/admin/api/licenses"),
-            json={"company_id": tenant.company, "server_id": tenant.server},
-            headers={"Authorization": f"Bearer {hub.hub_token}"},
-            trust_env=False,
-        )
-        assert made.status_code == 201, made.text
-        request = EnrollRequest(license=made.json()["license"], machine_id=tenant.server)
-        reply = httpx.post(
-            hub.url("ingest", "/agent/v1/enroll"),
-            content=request.SerializeToString(),
-            headers=PROTO,
-            trust_env=False,
-        )
-        assert reply.status_code == 200, reply.text
-        granted = EnrollResponse.FromString(reply.content)
-        assert (granted.company_id, granted.server_id) == (tenant.company, tenant.server)
-        return granted.agent_token
+        return enrol(self._servers[0].world, tenant.server, tenant.company)[1]
 
     def _send(self, tenant, number, token, now_ms, rng):
         maker = BatchMaker(tenant=tenant, number=number, now_ms=now_ms, rng=rng)

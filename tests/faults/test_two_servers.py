@@ -5,7 +5,7 @@ import time
 
 import httpx
 import pytest
-from backends import enrol
+from backends import PROTO, enrol
 from world import Mailbox, World, wait_until
 
 from ahwire.agent_pb2 import MetricsBatch
@@ -45,11 +45,7 @@ def heartbeat(world, token):
     return httpx.post(
         world.url("ingest", "/agent/v1/metrics"),
         content=MetricsBatch(seq=1).SerializeToString(),
-        headers={
-            "Authorization": f"Bearer {token}",
-            "X-AH-Proto": "1",
-            "Content-Type": "application/x-protobuf",
-        },
+        headers={**PROTO, "Authorization": f"Bearer {token}"},
         trust_env=False,
     ).status_code
 
