@@ -6,15 +6,16 @@ from itertools import permutations
 
 import pytest
 from hubs import BareHub
-from sqlalchemy import select
+from sqlalchemy import insert, select
 
 from ah_server.hub import (
     PREFIX,
     EventLog,
     open_database,
 )
-from ah_server.hub._tables import states
+from ah_server.hub._tables import meta, states
 from ahwire import UUID7Generator
+from ahwire.limits import MAX_FENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -91,14 +92,16 @@ async def test_an_old_fence_takes_nothing_and_names_the_newest(hub, old):
     assert (await hub.send(hub.event())).status_code == 200, "without a lease there is no fence"
 
 
-@pytest.mark.parametrize("fence", [2**63 - 1, 10**18])
-async def test_a_fence_is_any_int64(hub, fence):
+@pytest.mark.parametrize("fence", [1, 10**15, MAX_FENCE])
+async def test_a_fence_is_any_number_that_a_double_holds(hub, fence):
     assert (await hub.send(hub.event(), fence=fence)).status_code == 200
     answer = await hub.send(hub.event(), fence=fence - 1)
     assert (answer.status_code, answer.json()["newest"]) == (412, fence)
 
 
-@pytest.mark.parametrize("fence", ["", "-1", "1.5", "x", str(2**63), "9" * 5_000, "\u0661"])
+@pytest.mark.parametrize(
+    "fence", ["", "-1", "1.5", "x", str(MAX_FENCE + 1), str(2**63), "9" * 5_000, "\u0661"]
+)
 async def test_what_is_no_fence_is_refused(hub, fence):
     headers = {"X-AH-Fence": fence.encode()}
     path = PREFIX + "/events"
@@ -106,6 +109,15 @@ async def test_what_is_no_fence_is_refused(hub, fence):
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
     assert "X-AH-Fence" in answer.json()["message"]
     assert await hub.logged() == []
+    assert (await hub.send(hub.event(), fence=0)).status_code == 200, "it is not remembered"
+
+
+async def test_a_fence_over_the_largest_that_an_earlier_version_took_shuts_nobody_out(hub):
+    async with hub.database.begin() as connection:
+        await connection.execute(insert(meta).values(name="fence", value=2**63 - 1))
+    assert (await hub.send(hub.event(), fence=17)).status_code == 200
+    answer = await hub.send(hub.event(), fence=16)
+    assert (answer.status_code, answer.json()["newest"]) == (412, 17)
 
 
 @pytest.mark.parametrize("order", list(permutations((3, 5, 9))))

@@ -103,6 +103,7 @@ EXPORTS = {
         "MAX_COMPRESSED_BYTES",
         "MAX_ERROR_MESSAGE_CHARS",
         "MAX_EVENTS_PER_REQUEST",
+        "MAX_FENCE",
         "MAX_GROUP_MEMBERS",
         "MAX_HUB_BYTES",
         "MAX_INCIDENT_REFS",

@@ -182,6 +182,8 @@ CASES = [
     ("silence", ["recurrence", "to"], "9:00", "recurrence.to", "no time of the day"),
     ("silences", ["silences", 0, "recurrence", "from"], 5, "silences[0].recurrence.from", "string"),
     ("fenced", ["newest"], "7", "newest", "expected an integer, got a string"),
+    ("fenced", ["newest"], -1, "newest", "-1 is outside 0 to 9007199254740991"),
+    ("fenced", ["newest"], 2**53, "newest", "9007199254740992 is outside 0 to 9007199254740991"),
     ("inventory_report", ["inventory"], [], "inventory", "expected an object"),
     ("rule_changed", ["event_type"], "rule.updated", "event_type", "notification_rule.created"),
 ]

@@ -14,6 +14,7 @@
     │   └── PresenceDamagedError it answers, and has what presence never wrote; the text says where
     ├── BudgetStoreError         the store of known series gave no answer: nothing is refused for it
     ├── DeadBatchesError         batches the store refused cannot be kept, or read
+    ├── DeparturesError          it cannot be told, or kept, who was deleted; a retry can help
     ├── AlertStateError          what keeps the states of alerts gave no answer; nothing was lost
     │   └── FencedAlertStateError the states were taken over by another process: read them anew
     ├── OutboxError              the outbox could not make an event durable, or could not be read
@@ -47,6 +48,7 @@ __all__ = [
     "BusFull",
     "CollectorError",
     "DeadBatchesError",
+    "DeparturesError",
     "FencedAlertStateError",
     "FencedHubError",
     "FencedOutboxError",
@@ -118,6 +120,10 @@ class DeadBatchesError(CollectorError):
     """What keeps the batches that the store refused cannot be read or written; a retry can help."""
 
 
+class DeparturesError(CollectorError):
+    """What remembers who was deleted cannot be read or written; a retry can help."""
+
+
 class AlertStateError(CollectorError):
     """What keeps rules, silences and the states of alerts gave no answer, or could not keep it."""
 
@@ -133,15 +139,16 @@ class OutboxError(CollectorError):
 class FencedOutboxError(OutboxError):
     """The caller's fencing token is older than the newest: it lost the lease and must stop.
 
+    So it is with one that no lease can give: negative, or over `ahwire.limits.MAX_FENCE`.
+
     Attributes:
         fence: The token that was refused.
         newest: The newest token that the outbox has seen.
     """
 
     def __init__(self, *, fence: int, newest: int) -> None:
-        super().__init__(
-            f"fence {fence} is older than {newest}: the lease is lost, take it anew before acting"
-        )
+        fault = f"is older than {newest}" if fence < newest else "is none that a lease can give"
+        super().__init__(f"fence {fence} {fault}: the lease is lost, take it anew before acting")
         self.fence = fence
         self.newest = newest
 
@@ -233,11 +240,14 @@ class FencedHubError(HubError):
 
     Attributes:
         newest: The newest fence that the hub knows, or None when it did not tell.
+        is_senseless: Whether it told something that no fence can be above. The hub is at fault,
+            and its counter must be set back there; nobody can send until then.
     """
 
-    def __init__(self, message: str, *, newest: int | None) -> None:
+    def __init__(self, message: str, *, newest: int | None, is_senseless: bool = False) -> None:
         super().__init__(message, status=412, code="fenced")
         self.newest = newest
+        self.is_senseless = is_senseless
 
 
 class HubUnavailableError(CollectorError):

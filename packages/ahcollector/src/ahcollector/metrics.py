@@ -226,7 +226,8 @@ OUTBOX_SEND_FAILURES = _counter(
     "ahc_outbox_send_failures_total",
     "Failed deliveries to the hub by kind: temporary, permanent (the hub refuses a request), odd "
     "(a 4xx without the hub's code), incomplete (it did not tell of each event), fenced or "
-    "lease_lost (another one sends), or outbox (which gave no answer).",
+    "lease_lost (another one sends), fence_senseless (the hub names a newest fence that none can "
+    "be above), or outbox (which gave no answer).",
     "kind",
 )
 OUTBOX_DEAD_LETTER = _counter(

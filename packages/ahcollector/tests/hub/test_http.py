@@ -128,13 +128,34 @@ async def test_events_carry_the_fence_when_a_lease_is_held(fence):
     assert [one["event_id"] for one in sent] == [EVENT.event_id]
 
 
-@pytest.mark.parametrize("body", [{"newest": 9}, {"data": {"newest": 9}}, b"", {"newest": "x"}])
-async def test_412_is_fenced(body):
+@pytest.mark.parametrize(
+    ("body", "newest"),
+    [
+        ({"newest": 9}, 9),
+        ({"data": {"newest": 9}}, 9),
+        ({"newest": 2**52 - 1}, 2**52 - 1),
+        ({"newest": None}, None),
+        (b"", None),
+    ],
+)
+async def test_412_is_fenced(body, newest):
     async with hub_with(Script(412, body)) as hub:
         with pytest.raises(FencedHubError) as caught:
             await hub.send_events([EVENT], 3)
-    expected = 9 if body in ({"newest": 9}, {"data": {"newest": 9}}) else None
-    assert caught.value.newest == expected
+    assert caught.value.newest == newest
+    assert not caught.value.is_senseless
+
+
+@pytest.mark.parametrize(
+    "newest", ["9", "", -1, 2**52, 2**63 - 1, 2**64, 10**4_000, True, 9.0, 1e300, [], {}, "x" * 999]
+)
+async def test_a_newest_fence_that_none_can_be_above_is_the_hubs_fault(newest):
+    async with hub_with(Script(412, {"code": "fenced", "newest": newest})) as hub:
+        with pytest.raises(FencedHubError, match="set the hub's counter of fences back") as caught:
+            await hub.send_events([EVENT], 3)
+    assert caught.value.is_senseless
+    assert caught.value.newest is None
+    assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("status", [401, 403, 408, 429, 500, 502, 503, 504, 599])

@@ -10,6 +10,7 @@ from ahcollector.metrics import EVENTS_LOST, OUTBOX_DEAD_LETTER, NullMetrics
 from ahcollector.testing import FakeClock
 from ahcollector.testing._contracts.outbox import T0, event
 from ahwire import Event
+from ahwire.limits import MAX_FENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.service]
 
@@ -231,9 +232,9 @@ async def test_replay_ends_when_letters_come_back_as_fast_as_they_go(outboxes):
 
 
 async def test_fences_are_exact_to_their_last_digit(outboxes):
-    """A number of Lua is not, beyond 15."""
+    """A number of Lua is so only up to the largest."""
     outbox = outboxes()
-    big = 2**63 - 10
+    big = MAX_FENCE - 2
     await outbox.append([event(1), event(2)], T0)
     assert await outbox.ack([event(1).event_id], big) == 1
     with pytest.raises(FencedOutboxError) as caught:

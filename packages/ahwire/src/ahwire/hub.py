@@ -285,11 +285,15 @@ class InventoryReport(JsonContract):
 
 @attrs.frozen(kw_only=True)
 class Fenced(JsonContract):
-    """Answer 412 to `POST /events`: another sender has a newer fence, and nothing was taken."""
+    """Answer 412 to `POST /events`: another sender has a newer fence, and nothing was taken.
+
+    Attributes:
+        newest: the newest fence that was seen, 0 to `limits.MAX_FENCE`, as the header has them.
+    """
 
     _json_may_be_wrapped: ClassVar[bool] = True
 
-    newest: int = field(validator=check.integer())
+    newest: int = field(validator=check.integer(least=0, most=limits.MAX_FENCE))
 
 
 @attrs.frozen(kw_only=True)

@@ -15,6 +15,7 @@ __all__ = [
     "MAX_COMPRESSED_BYTES",
     "MAX_ERROR_MESSAGE_CHARS",
     "MAX_EVENTS_PER_REQUEST",
+    "MAX_FENCE",
     "MAX_GROUP_MEMBERS",
     "MAX_HUB_BYTES",
     "MAX_INCIDENT_REFS",
@@ -74,6 +75,7 @@ MAX_INTERVAL_SECONDS = 300
 MIN_SHORT_INTERVAL_SECONDS = 1  # with allow_short_interval only: tests and the demo
 
 MAX_EVENTS_PER_REQUEST = 200
+MAX_FENCE = (1 << 53) - 1  # of X-AH-Fence: the largest that a reader with doubles takes exactly
 MAX_SEEN_PER_REPORT = 500
 MAX_AGENTS_PER_PAGE = 500
 MAX_GROUP_MEMBERS = 1_000

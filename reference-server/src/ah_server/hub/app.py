@@ -35,6 +35,7 @@ from ah_server.hub.identities import EnrollRefusedError, Identities
 from ah_server.settings import Secret
 from ahwire.errors import DecodeError
 from ahwire.hub import CompanySettings, Heartbeat, InventoryReport, RenewRequest, SeenReport
+from ahwire.limits import MAX_FENCE
 from ahwire.names import is_id
 
 PREFIX = "/api/v1/monitoring/collector"
@@ -164,8 +165,10 @@ class _CollectorCalls:
 
     async def events(self, request: Request) -> Response:
         fence = request.headers.get("x-ah-fence")
-        if fence is not None and not is_number(fence):
-            return _error(400, "bad_request", f"X-AH-Fence: {fence[:40]!r} is not a number")
+        if fence is not None and not (is_number(fence) and int(fence) <= MAX_FENCE):
+            # Remembered, it would leave no fence for the next sender.
+            reason = f"{fence[:40]!r} is not a number from 0 to {MAX_FENCE}"
+            return _error(400, "bad_request", f"X-AH-Fence: {reason}")
         accepted, rejected = decode_events(await read_body(request))
         reply = await self._event_log.record(
             accepted, rejected=rejected, fence=None if fence is None else int(fence)

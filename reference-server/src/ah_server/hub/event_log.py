@@ -14,6 +14,7 @@ from ah_server.hub._database import HubDatabase
 from ah_server.hub._tables import events, heartbeats, meta, states
 from ahwire import Clock, Event, now_ms
 from ahwire.hub import EventsReply, EventType, Heartbeat, RejectedEvent
+from ahwire.limits import MAX_FENCE
 
 _FENCE = "fence"
 
@@ -134,7 +135,8 @@ class EventLog:
 
 def _check_fence(sync: Connection, fence: int) -> None:
     newest = sync.scalar(select(meta.c.value).where(meta.c.name == _FENCE))
-    if newest is not None and fence < newest:
+    # Over the largest is what an earlier version took; no sender could ever be above it.
+    if newest is not None and fence < newest <= MAX_FENCE:
         raise FencedError(newest)
     _put_meta(sync, _FENCE, fence)
 

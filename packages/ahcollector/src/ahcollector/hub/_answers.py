@@ -27,6 +27,7 @@ from typing import Any
 
 import attrs
 
+from ahcollector._fences import FOLLOWED_MAX, may_follow
 from ahcollector.errors import FencedHubError, HubError, PermanentHubError, TemporaryHubError
 from ahrules import FieldError, SilenceError
 from ahwire import AgentRecord, DecodeError, parse_retry_after
@@ -37,6 +38,7 @@ __all__ = ["failure", "read_page", "read_record", "read_silences"]
 _log = logging.getLogger("ahcollector.hub")
 
 _FENCED = 412
+_SHOWN_CHARS = 40
 _CLIENT_FAULTS = range(400, 500)
 _TEMPORARY = frozenset({401, 403, 408, 429})
 _OUR_TOKEN = frozenset({401, 403})
@@ -62,11 +64,7 @@ def failure(
         code = _clean_code(error.get("code") if isinstance(error, dict) else error)
     text = f"hub answered {status}{f' {code}' if code else ''} to {call}"
     if status == _FENCED:
-        newest = fields.get("newest")
-        return FencedHubError(
-            f"{text}: another sender holds the lease",
-            newest=newest if isinstance(newest, int) and not isinstance(newest, bool) else None,
-        )
+        return _fenced(text, fields.get("newest"))
     refused = status in _CLIENT_FAULTS and status not in _TEMPORARY
     if refused and code is not None:
         return PermanentHubError(f"{text}: a retry cannot help", status=status, code=code)
@@ -79,6 +77,25 @@ def failure(
         code=code,
         retry_after_seconds=parse_retry_after(headers.get("retry-after"), now=now),
     )
+
+
+def _fenced(text: str, newest: object) -> FencedHubError:
+    if newest is None or may_follow(newest):
+        return FencedHubError(f"{text}: another sender holds the lease", newest=newest)
+    return FencedHubError(
+        f"{text} and names {_shown(newest)} as the newest fence, which none can be above: fences "
+        f"are whole numbers from 0 to {FOLLOWED_MAX}; set the hub's counter of fences back",
+        newest=None,
+        is_senseless=True,
+    )
+
+
+def _shown(value: object) -> str:
+    try:
+        text = json.dumps(value)
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 
 def _clean_code(value: object) -> str | None:

@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from ahcollector._fences import is_fence
 from ahcollector.errors import FencedOutboxError, OutboxError
 from ahcollector.outbox.base import DeadLetter, OutboxEntry, OutboxStats
 from ahwire import Event
@@ -51,16 +52,16 @@ class OutboxBounds:
 
 
 class FenceGuard:
-    """Refuses fences older than the newest seen."""
+    """Refuses fences older than the newest seen, and what is no fence."""
 
     def __init__(self) -> None:
-        self._newest: int | None = None
+        self._newest = 0
 
     def check(self, fence: int | None) -> None:
         """Take note of a fence. Raises FencedOutboxError when it is an old one."""
         if fence is None:
             return
-        if self._newest is not None and fence < self._newest:
+        if not is_fence(fence) or fence < self._newest:
             raise FencedOutboxError(fence=fence, newest=self._newest)
         self._newest = fence
 

@@ -6,6 +6,7 @@ import uuid
 from typing import Final
 
 from ahcollector import metrics as names
+from ahcollector._fences import may_follow
 from ahcollector.clock import AsyncClock, SystemClock
 from ahcollector.errors import OutboxError, RedisError
 from ahcollector.metrics import Metrics, NullMetrics
@@ -24,7 +25,9 @@ class RedisLease:
     The fencing token is max(Redis' time in ms, last + 1). `last` is in Redis, raised in the step
     that gives the lease out, and `RedisOutbox` refuses older ones from then on. A Redis that lost
     everything goes on with the time; where its clock was turned back, too, the hub's refusal names
-    the newest token, and the next is above it.
+    the newest token, and the next is above it. A `newest` that no token can be above is not
+    followed, and what stands at or over `ahwire.limits.MAX_FENCE` in Redis counts as nothing: a
+    counter that somebody raised beyond use goes on with the time.
 
     The lease counts from before the command that renewed it, so here it ends no later than in
     Redis. `hold` asks Redis again once a third of it is over: whoever calls it before each request
@@ -80,6 +83,8 @@ class RedisLease:
             self._lost()
             return None
         self._fence, self._asked_at = int(reply), began
+        if self._fence <= self._above:
+            self._above = 0  # no token is above it any more
         if self._clock.monotonic() >= began + self._lease_seconds:
             # This process stood still meanwhile, and the lease may be over by now.
             return None
@@ -92,9 +97,10 @@ class RedisLease:
         Raises:
             OutboxError: Redis gives no answer; it ends there by itself, and here it is given up.
         """
-        self._above = max(self._above, self._fence or 0, newest or 0)
+        floor = newest if may_follow(newest) else 0
+        self._above = max(self._above, self._fence or 0, floor)
         self._lost()
-        await self._run(_DROP, str(max(newest or 0, 0)))
+        await self._run(_DROP, str(floor))
 
     def _lost(self) -> None:
         self._fence = None

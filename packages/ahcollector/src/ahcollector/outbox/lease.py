@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ahcollector._fences import may_follow
 from ahwire import next_seq
 from ahwire.clock import Clock, now_ms
 
@@ -12,7 +13,8 @@ class LocalLease:
     """A `SenderLease` that nobody else can hold: its outbox belongs to this process.
 
     The fencing token is max(now in ms, last + 1), so it rises over restarts too. After a refusal
-    the next token is above the newest that the hub named.
+    the next token is above the newest that the hub named, unless none can be: that one is not
+    followed.
     """
 
     def __init__(self, *, clock: Clock) -> None:
@@ -30,4 +32,5 @@ class LocalLease:
     async def drop(self, newest: int | None) -> None:
         """Give the lease up."""
         self._held = False
-        self._last = max(self._last, newest if newest is not None else 0)
+        if may_follow(newest):
+            self._last = max(self._last, newest)

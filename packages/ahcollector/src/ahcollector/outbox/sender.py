@@ -11,6 +11,7 @@ import anyio
 import attrs
 
 from ahcollector import metrics as names
+from ahcollector._fences import may_follow
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import (
     FencedHubError,
@@ -39,6 +40,7 @@ __all__ = ["OutboxSender", "SendRound"]
 _REASON_CHARS_MAX: Final = 200
 _ODD_MAX: Final = 8
 _CLIENT_FAULTS: Final = range(400, 500)
+_SENSELESS: Final = "fence_senseless"
 _RETRIED: Final = frozenset({401, 403, 408, 412, 429})
 _log = logging.getLogger("ahcollector.outbox")
 
@@ -77,8 +79,9 @@ class OutboxSender:
       letters: one bad event never stands in the way of the others.
     * Events older than the retention become dead letters (``expired``).
     * Without the lease, nothing is sent; it is renewed before each request. A fence refused by hub
-      or outbox drops the lease and keeps every event. The lease is given up at the end, and before
-      a wait of more than `lease_idle_seconds`, so that another process can try meanwhile.
+      or outbox drops the lease and keeps every event; a `newest` of the hub that no fence can be
+      above is told as an error of the hub and not followed. The lease is given up at the end, and
+      before a wait of more than `lease_idle_seconds`, so that another process can try meanwhile.
     * After an outage the backlog is not poured out: batches are spread at random over about
       `backoff_max_seconds`, but at most `poll_seconds` apart, so that a hub that comes back to many
       senders is not pushed over again.
@@ -138,7 +141,7 @@ class OutboxSender:
         self._lease_idle_seconds = lease_idle_seconds
         self._backoff_max_seconds = backoff_max_seconds
         self._rng = rng
-        self._failing = False
+        self._failing = self._senseless = False
         self._pace_seconds = 0.0
         self._dead_dropped: int | None = None
 
@@ -165,6 +168,9 @@ class OutboxSender:
         except TemporaryHubError as error:
             return self._failed(counts, "temporary", error.retry_after_seconds, str(error))
         except FencedHubError as error:
+            if error.is_senseless or not (error.newest is None or may_follow(error.newest)):
+                await self._drop_lease(None)
+                return self._failed(counts, _SENSELESS, None, str(error))
             await self._drop_lease(error.newest)
             return self._failed(counts, "fenced", None, str(error))
         except FencedOutboxError as error:
@@ -211,7 +217,7 @@ class OutboxSender:
             await self._find_odd(events, fence, counts, error)
         depth = await self._tell_state(self._clock.time())
         if self._failing:
-            self._failing = False
+            self._failing = self._senseless = False
             _log.info("the hub answers again", extra={"depth": depth})
             spread = self._backoff_max_seconds * self._batch_max / max(depth, 1)
             self._pace_seconds = min(self._poll_seconds, spread)
@@ -353,11 +359,13 @@ class OutboxSender:
     def _failed(
         self, counts: Counter[str], kind: str, retry_after_seconds: float | None, text: str
     ) -> SendRound:
-        """Count a failed turn; one warning tells of the first of a row."""
+        """Count a failed turn; one line tells of the first of a row, and of what needs a person."""
         self._metrics.inc(names.OUTBOX_SEND_FAILURES, kind=kind)
-        if not self._failing:
-            self._failing = True
-            _log.warning("events wait in the outbox", extra={"kind": kind, "error": text})
+        is_new = not self._failing or (kind == _SENSELESS and not self._senseless)
+        if is_new:
+            level = logging.ERROR if kind == _SENSELESS else logging.WARNING
+            _log.log(level, "events wait in the outbox", extra={"kind": kind, "error": text})
+        self._failing, self._senseless = True, kind == _SENSELESS
         return SendRound(
             sent=counts["sent"],
             dead=counts["dead"],

@@ -9,7 +9,7 @@ local last = newest_fence()
 local held = redis.call('GET', lease)
 if held then
   local fence, holder = string.match(held, '^(%d+) (.+)$')
-  if holder == me and not less(fence, last) and less(floor, fence) then
+  if holder == me and is_fence(fence) and not less(fence, last) and less(floor, fence) then
     redis.call('PEXPIRE', lease, ARGV[3])
     return fence
   end
@@ -22,7 +22,9 @@ end
 make_way()
 redis.call('SET', fences, less(last, floor) and floor or last)
 redis.call('INCR', fences)
-if less(redis.call('GET', fences), now) then
+-- At its end, too, the counter goes on with the time.
+local risen = redis.call('GET', fences)
+if less(risen, now) or not is_fence(risen) then
   redis.call('SET', fences, now)
 end
 local fence = redis.call('GET', fences)

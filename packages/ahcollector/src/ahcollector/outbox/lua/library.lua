@@ -2,7 +2,8 @@
 --
 -- An entry is the text "<Unix seconds> <event>"; a letter is "<when it died> <when it was appended,
 -- or -> <1 when it is an event, else 0> <bytes of the reason> <reason><event>". Fences are decimal
--- strings of up to 19 digits: a number of Lua holds only 15 of them exactly.
+-- strings and are compared as such. All are under the largest that the wire carries, 2^53 - 1, so
+-- that there is always one above.
 
 local prefix = ARGV[1]
 local queue, bodies = prefix .. 'ob:q', prefix .. 'ob:e'
@@ -12,6 +13,7 @@ local fences = prefix .. 'ob:fence'
 
 local RECENT_MAX = 10000
 local DROPS_MAX = 1000
+local FENCE_MAX = '9007199254740991'
 
 local function less(a, b)
   if #a ~= #b then
@@ -20,18 +22,22 @@ local function less(a, b)
   return a < b
 end
 
+local function is_fence(text)
+  return string.match(text, '^%d+$') and less(text, FENCE_MAX)
+end
+
 local function newest_fence()
   local newest = redis.call('GET', fences)
-  if newest and string.match(newest, '^%d+$') then
+  if newest and is_fence(newest) then
     return newest
   end
   return '0'
 end
 
--- Returns the newest fence when `fence` is an older one, else nil. No fence is ''.
+-- Returns the newest fence when `fence` is an older one or none at all, else nil. No fence is ''.
 local function refusal(fence)
   local newest = newest_fence()
-  if fence ~= '' and less(fence, newest) then
+  if fence ~= '' and (not is_fence(fence) or less(fence, newest)) then
     return newest
   end
 end

@@ -9,6 +9,7 @@ from ahcollector.outbox import OutboxBounds
 from ahcollector.outbox.base import Outbox
 from ahcollector.testing._contracts._expect import expect
 from ahwire import Event, EventType
+from ahwire.limits import MAX_FENCE
 
 __all__ = ["OutboxContract", "event"]
 
@@ -177,6 +178,21 @@ class OutboxContract:
         assert await self.ids(outbox) == [1, 2]
         assert await outbox.ack([event(1).event_id], 7) == 1
         assert await outbox.ack([event(2).event_id], None) == 1
+
+    async def test_what_no_lease_can_give_is_no_fence(self) -> None:
+        """It is refused like an old one, and not remembered: it would shut out every other."""
+        outbox = await self.new()
+        await outbox.append([event(1), event(2)], T0)
+        for odd in (-(2**63), -1, MAX_FENCE, MAX_FENCE + 1, 2**63 - 1, 2**63, 10**30):
+            with expect(FencedOutboxError):
+                await outbox.ack([event(1).event_id], odd)
+            with expect(FencedOutboxError):
+                await outbox.dead([event(1).event_id], "rejected", T0, odd)
+        assert await self.ids(outbox) == [1, 2]
+        assert await outbox.ack([event(1).event_id], 0) == 1
+        assert await outbox.ack([event(2).event_id], MAX_FENCE - 1) == 1
+        with expect(FencedOutboxError):
+            await outbox.ack([event(2).event_id], MAX_FENCE - 2)
 
     async def test_a_full_outbox_refuses_and_keeps_what_it_has(self) -> None:
         """All of an append, or nothing of it."""
