@@ -484,9 +484,12 @@ async def test_streams_that_are_gone_are_made_again(nats_buses):
         await hands.have(1)
         for name in (bus._names.stream, bus._names.bucket, bus._names.dead):
             await bus._api.ask(f"STREAM.DELETE.{name}")
-        with pytest.raises(BusError, match="nobody answers"):
+        try:
+            # Refused, unless the subscription's own look made the streams again before us.
             await bus.publish(batch_of(1))
-        await bus.publish(batch_of(1))
+        except BusError as error:
+            assert "nobody answers" in str(error)
+            await bus.publish(batch_of(1))
         await hands.have(2)
     assert hands.numbers == [0, 1]
 

@@ -11,22 +11,18 @@ from ahcollector.bus._jetstream_api import WRONG_REVISION, JetStreamApi, JetStre
 from ahcollector.bus._jetstream_setup import Names
 from ahcollector.bus._jetstream_table import Beats, Table, read_table
 from ahcollector.bus._jetstream_tenure import JetStreamTenure
-from ahcollector.bus._shares import Moves, decide
-from ahcollector.bus.base import SHARDS
+from ahcollector.bus._shard_leases import ShardLeases
+from ahcollector.bus._shares import Moves
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import BusError
 
 __all__ = ["JetStreamLeases"]
 
-# Parts of a lease's time: between renewals, between moves to an even share, and after an error.
-_RENEW_PART: Final = 3
-_MOVE_PART: Final = 15
-_RETRY_PART: Final = 30
 # So many others may change the table between our reading and our writing, one after the other.
 _ATTEMPTS: Final = 50
 
 
-class JetStreamLeases:
+class JetStreamLeases(ShardLeases[JetStreamTenure]):
     """Holds a worker's share of the shards, as the table of `_jetstream_table` says.
 
     Args:
@@ -50,23 +46,22 @@ class JetStreamLeases:
         give_up: Callable[[JetStreamTenure], None],
         found: Callable[[Sequence[tuple[str, str]]], None],
     ) -> None:
-        self.worker = worker
-        self.tenures: dict[int, JetStreamTenure] = {}
-        self.takes_more = True
-        self._wants = frozenset(wants)
+        super().__init__(
+            worker=worker,
+            wants=wants,
+            clock=clock,
+            lease_seconds=lease_seconds,
+            give_up=give_up,
+            found=found,
+        )
         self._api = api
         self._bucket = names.bucket
         self._key = names.key("leases")
-        self._clock = clock
-        self._lease_seconds = lease_seconds
         self._begin = begin
-        self._give_up = give_up
-        self._found = found
         self._strange: dict[str, str] = {}
         self._fence_seen = 0
         self._beats = Beats(lease_seconds=lease_seconds)
         self._beat = 0
-        self._free: frozenset[int] = frozenset()
         self._writing = anyio.Lock()
         self._lost: list[tuple[JetStreamTenure, list[int]]] = []
 
@@ -97,7 +92,8 @@ class JetStreamLeases:
                 table = table.released(shard, table.owners[shard].fence)
             if not self.takes_more:
                 return table
-            moves.append(self._moves(table))
+            owners = {shard: owner.worker for shard, owner in table.owners.items()}
+            moves.append(self._moves(wants=table.wants, owners=owners))
             # A tenure that is ending keeps its place until it is gone.
             take += [one for one in moves[0].take if one not in self.tenures and one not in take]
             return table.taken(
@@ -114,11 +110,9 @@ class JetStreamLeases:
         strange, self._strange = self._strange, {}
         self._found(tuple(strange.items()))
         if not moves:
-            return self._lease_seconds / _RENEW_PART
-        self._free = frozenset(range(SHARDS)) - set(table.owners)
-        if moves[0].give is not None and moves[0].give in self.tenures:
-            self._give_up(self.tenures[moves[0].give])
-        return self._lease_seconds / (_RENEW_PART if moves[0].even else _MOVE_PART)
+            return self._pause(None)
+        self._give(moves[0], table.owners)
+        return self._pause(moves[0])
 
     def _without_tenure(self, table: Table) -> list[int]:
         fences = {shard: tenure.fence for shard, tenure in self.tenures.items()}
@@ -127,15 +121,6 @@ class JetStreamLeases:
             for shard, owner in table.owners.items()
             if owner.worker == self.worker and fences.get(shard) != owner.fence
         ]
-
-    def _moves(self, table: Table) -> Moves:
-        return decide(
-            me=self.worker,
-            wants=table.wants,
-            owners={shard: owner.worker for shard, owner in table.owners.items()},
-            leaving=[shard for shard, tenure in self.tenures.items() if tenure.is_leaving],
-            free_before=self._free,
-        )
 
     def _obey(self, table: Table, *, until: float) -> None:
         """Let the tenures be what the table says that we have."""
@@ -182,12 +167,6 @@ class JetStreamLeases:
             "there are too many workers, or NATS is slow"
         )
 
-    def drop_ended(self) -> None:
-        """Forget tenures whose lease is over by our own clock."""
-        for tenure in list(self.tenures.values()):
-            if not tenure.is_valid():
-                self._drop(tenure)
-
     def _drop(self, tenure: JetStreamTenure) -> None:
         self._fence_seen = max(self._fence_seen, tenure.tries.newest_fence)
         self._lost.append((tenure, tenure.interrupted()))
@@ -212,18 +191,7 @@ class JetStreamLeases:
 
         await self._change(change)
         for tenure in tenures:
-            if self.tenures.get(tenure.shard) is tenure:
-                del self.tenures[tenure.shard]
-
-    def forget(self, tenure: JetStreamTenure) -> None:
-        """Forget a tenure that could not be released; its lease ends by itself."""
-        if self.tenures.get(tenure.shard) is tenure:
-            del self.tenures[tenure.shard]
-
-    @property
-    def retry_seconds(self) -> float:
-        """Seconds until a round is tried again after an error."""
-        return min(0.5, self._lease_seconds / _RETRY_PART)
+            self.released(tenure)
 
     async def leave(self) -> None:
         """Let the others know that this worker is gone, and has nothing. Raises BusError."""

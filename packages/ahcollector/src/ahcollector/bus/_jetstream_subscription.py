@@ -122,18 +122,15 @@ class JetStreamSubscription:
 
     def queued(self, shard: int) -> int:
         """Return how many entries of a shard were read and wait here."""
-        tenure = self._leases.tenures.get(shard)
-        return 0 if tenure is None else tenure.waiting()
+        return self._leases.queued(shard)
 
     def held(self) -> int:
         """Return how many entries were handed over and are not acknowledged."""
-        return sum(len(tenure.held) for tenure in self._leases.tenures.values())
+        return self._leases.held()
 
     def leases(self) -> Iterator[tuple[int, str]]:
         """Yield the shards whose leases are surely held, each with its lease."""
-        for shard, tenure in self._leases.tenures.items():
-            if tenure.is_valid():
-                yield shard, tenure.lease
+        return self._leases.valid()
 
     async def run(self, at_end: AtEnd | None) -> None:
         """Work until cancelled, or until the bus is closed and what waits is handed over."""
@@ -207,12 +204,7 @@ class JetStreamSubscription:
         """Return when the bus is closed and every shard that is ours was found empty."""
         await self._closed.wait()
         await self._looked.wait()
-        self._leases.takes_more = False
-        for tenure in self._leases.tenures.values():
-            tenure.ends_when_empty = True
-            tenure.wake()
-        for tenure in list(self._leases.tenures.values()):
-            await tenure.ended.wait()
+        await self._leases.drain()
 
     async def _end(self) -> None:
         """Settle and give everything up, as far as NATS answers; the rest ends with the leases."""

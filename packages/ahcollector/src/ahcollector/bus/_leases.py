@@ -6,22 +6,17 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import Final
 
-from ahcollector.bus._shares import decide
+from ahcollector.bus._shard_leases import ShardLeases
 from ahcollector.bus._streams import ShardStreams, Taken
 from ahcollector.bus._tenure import Tenure
-from ahcollector.bus.base import SHARDS
 from ahcollector.clock import AsyncClock
 
 __all__ = ["Leases"]
 
-# Parts of a lease's time: between renewals, between moves to an even share, and after an error.
-_RENEW_PART: Final = 3
-_MOVE_PART: Final = 15
-_RETRY_PART: Final = 30
 _FORGIVE_ENTRIES: Final = 1_000
 
 
-class Leases:
+class Leases(ShardLeases[Tenure]):
     """Holds a worker's share of the shards, each by a lease that Redis ends by its own clock.
 
     A lease counts from before the command that renewed it, so here it ends no later than in Redis.
@@ -30,6 +25,7 @@ class Leases:
         worker: A name that no other subscription of any process has.
         wants: The shards to take.
         begin: Makes the tenure of a shard that was won, and lets it work.
+        give_up: Ends a tenure and releases its shard.
         found: Told by each round what no worker wrote; of most rounds nothing.
     """
 
@@ -45,18 +41,17 @@ class Leases:
         give_up: Callable[[Tenure], None],
         found: Callable[[Sequence[tuple[str, str]]], None],
     ) -> None:
-        self.worker = worker
-        self.tenures: dict[int, Tenure] = {}
-        self.takes_more = True
-        self._wants = frozenset(wants)
+        super().__init__(
+            worker=worker,
+            wants=wants,
+            clock=clock,
+            lease_seconds=lease_seconds,
+            give_up=give_up,
+            found=found,
+        )
         self._streams = streams
-        self._clock = clock
-        self._lease_seconds = lease_seconds
         self._lease_ms = round(lease_seconds * 1000)
         self._begin = begin
-        self._give_up = give_up
-        self._found = found
-        self._free: frozenset[int] = frozenset()
         self._interrupted: dict[tuple[int, bytes], int] = {}
 
     async def round(self) -> float:
@@ -82,20 +77,11 @@ class Leases:
                 tenure.until = began + self._lease_seconds
         await self._forgive()
         if not self.takes_more:
-            return self._lease_seconds / _RENEW_PART
-        leaving = [shard for shard, tenure in self.tenures.items() if tenure.is_leaving]
-        moves = decide(
-            me=self.worker,
-            wants=look.wants,
-            owners=look.owners,
-            leaving=leaving,
-            free_before=self._free,
-        )
-        self._free = frozenset(range(SHARDS)) - set(look.owners)
-        if moves.give is not None and moves.give in self.tenures:
-            self._give_up(self.tenures[moves.give])
+            return self._pause(None)
+        moves = self._moves(wants=look.wants, owners=look.owners)
+        self._give(moves, look.owners)
         await self._take(moves.take)
-        return self._lease_seconds / (_RENEW_PART if moves.even else _MOVE_PART)
+        return self._pause(moves)
 
     async def _take(self, shards: Collection[int]) -> None:
         # A tenure that is ending keeps its place until it is gone.
@@ -105,12 +91,6 @@ class Leases:
         began = self._clock.monotonic()
         for taken in await self._streams.take(self.worker, free, lease_ms=self._lease_ms):
             self.tenures[taken.shard] = self._begin(taken, began + self._lease_seconds)
-
-    def drop_ended(self) -> None:
-        """Forget tenures whose lease is over by our own clock."""
-        for tenure in list(self.tenures.values()):
-            if not tenure.is_valid():
-                self._drop(tenure)
 
     def _drop(self, tenure: Tenure) -> None:
         self._interrupted.update(tenure.interrupted())
@@ -123,16 +103,6 @@ class Leases:
             await self._streams.forgive(tries)
             for one in tries:
                 self._interrupted.pop(one, None)
-
-    def released(self, tenure: Tenure) -> None:
-        """Forget a tenure that was given up."""
-        if self.tenures.get(tenure.shard) is tenure:
-            del self.tenures[tenure.shard]
-
-    @property
-    def retry_seconds(self) -> float:
-        """Seconds until a round is tried again after an error."""
-        return min(0.5, self._lease_seconds / _RETRY_PART)
 
     async def leave(self) -> None:
         """Let the others know that this worker is gone. Raises BusError."""
