@@ -488,7 +488,8 @@ async def test_streams_that_are_gone_are_made_again(nats_buses):
             # Refused, unless the subscription's own look made the streams again before us.
             await bus.publish(batch_of(1))
         except BusError as error:
-            assert "nobody answers" in str(error)
+            if "nobody answers" not in str(error):
+                raise
             await bus.publish(batch_of(1))
         await hands.have(2)
     assert hands.numbers == [0, 1]
