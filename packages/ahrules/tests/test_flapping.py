@@ -412,3 +412,40 @@ def test_a_time_at_the_end_of_the_calendar_spoils_no_later_tick():
     assert detector.next_look() == datetime.max.replace(tzinfo=UTC)
     walk(detector, (OPENED, 0))
     assert len(detector.flapping) == 1
+
+
+def test_an_alert_whose_server_was_taken_away_is_no_change():
+    """A deletion says nothing of the value, and the alert of a server that comes back is new."""
+    detector = FlapDetector()
+    told = []
+    for number in range(6):
+        step = detector.observe(event(OPENED, 2 * number))
+        told += [step.event.suppressed, *step.drafts]
+        step = detector.observe(event(RESOLVED, 2 * number + 1, reason="forgotten"))
+        told += [step.event.suppressed, *step.drafts]
+        assert len(detector) == 0
+    assert not any(told)
+
+
+def test_an_alert_that_flaps_and_is_taken_away_settles_and_is_told():
+    detector = FlapDetector()
+    walk(detector, (OPENED, 0), (RESOLVED, 1), (OPENED, 2), (RESOLVED, 3), (OPENED, 4))
+    step = detector.observe(event(RESOLVED, 6, reason="forgotten"))
+    assert not step.event.suppressed
+    (settled,) = step.drafts
+    assert (settled.type, settled.labels["alert_state"]) == ("alert.settled", "ok")
+    assert (settled.occurred_at, settled.duration_seconds) == (at(6), 180.0)
+    assert len(detector) == 0
+    assert detector.tick(at(100)) == ()
+    assert detector.observe(event(RESOLVED, 101, server="web2", reason="forgotten")).drafts == ()
+
+
+@given(scripts)
+def test_what_is_taken_away_begins_anew_as_if_it_had_never_been(script):
+    used, minute = FlapDetector(), 0
+    for pause, kind in script:
+        minute += pause
+        walk(used, (kind, minute))
+    used.observe(event(RESOLVED, minute, reason="forgotten"))
+    later = [(OPENED, minute + n) if n % 2 else (RESOLVED, minute + n) for n in range(1, 7)]
+    assert walk(used, *later) == walk(FlapDetector(), *later)

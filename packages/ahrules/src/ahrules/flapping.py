@@ -12,11 +12,16 @@ fire, or an alert.resolved unless it is known to be ok.
 | flapping | a change                                | flapping | suppressed  |                |
 | flapping | no change for `quiet_seconds`           | unknown  |             | alert.settled  |
 | flapping | a reminder                              | flapping | suppressed  |                |
+| steady   | resolved because its server was taken   | unknown  | as it is    |                |
+|          | away (the reason is `forgotten`)        |          |             |                |
+| flapping | the same                                | unknown  | as it is    | alert.settled  |
 | any      | the same again, any other event         | as it is | as the      |                |
 |          |                                         |          | state says  |                |
 
 Edges: changes exactly `window_seconds` apart are within the window; an alert that was quiet for
 exactly `quiet_seconds` has settled, and a change at that instant is the first of a steady one.
+An alert whose server was taken away is no change: it says nothing of the value, and what comes
+under the same name later begins anew. One that flapped is told as settled behind it, as ok.
 An event that comes late, with a time before the newest change, counts as if it came with that one.
 alert.flapping is told with the label `alert_state` (`firing` or `ok`: as the change left it) and
 `flap_changes`; alert.settled with `alert_state` and the `duration_seconds` of the flapping, at the
@@ -65,6 +70,7 @@ _SUPPRESS_REASON: Final = "flapping"
 _CHANGES_LABEL: Final = "flap_changes"
 _FIRING: Final = {EventType.ALERT_OPENED: True, EventType.ALERT_RESOLVED: False}
 _HIDDEN: Final = frozenset({*_FIRING, EventType.ALERT_REMINDER})
+_FORGOTTEN: Final = "forgotten"
 _CHANGES_MAX: Final = 100
 _SECONDS_MAX: Final = 366 * 24 * 3_600.0
 
@@ -138,6 +144,8 @@ def observe_alert(state: FlapState | None, event: Event, settings: FlapSettings)
     settled = settle_alert(state, event.occurred_at, settings)
     state, drafts = settled.state, settled.drafts
     firing = _FIRING.get(event.type)
+    if firing is False and event.reason == _FORGOTTEN:
+        return FlapStep(state=None, event=event, drafts=(*drafts, *_left(state, event)))
     flaps = state is not None and state.since is not None
     if firing is None or (state is not None and firing == state.firing):
         hidden = flaps and event.type in _HIDDEN
@@ -175,6 +183,15 @@ def settle_alert(state: FlapState | None, now: datetime, settings: FlapSettings)
         duration_seconds=(settled_at - state.since).total_seconds(),
     )
     return FlapStep(state=None, drafts=(draft,))
+
+
+def _left(state: FlapState | None, event: Event) -> tuple[EventDraft, ...]:
+    """Return what ends the flapping of an alert that is taken away."""
+    if state is None or state.since is None:
+        return ()
+    at = max(event.occurred_at, *state.changed_at)
+    draft = _told(EventType.ALERT_SETTLED, attrs.evolve(state, firing=False), at)
+    return (attrs.evolve(draft, duration_seconds=(at - state.since).total_seconds()),)
 
 
 def _quiet_until(newest_at: datetime, settings: FlapSettings) -> datetime:
