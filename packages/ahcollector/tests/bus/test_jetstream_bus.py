@@ -151,85 +151,6 @@ async def test_a_lost_answer_of_the_reading_side_loses_no_entry_and_no_order(nat
         assert not await consumers(bus)
 
 
-async def test_many_publishers_at_once_keep_the_order_of_their_calls(nats_buses):
-    bus = nats_buses()
-    await bus.publish(batch_of(0))
-    async with anyio.create_task_group() as tasks:
-        for number in range(1, 300):
-            tasks.start_soon(bus.publish, batch_of(number))
-    async with subscribed(bus, hands := Hands()):
-        await hands.have(300)
-    assert hands.numbers == list(range(300))
-
-
-@pytest.mark.fault
-async def test_stopped_workers_and_a_full_shard_trim_nothing(nats_buses):
-    """C8."""
-    bus = nats_buses(queue_batches_max=20)
-    for number in range(20):
-        await bus.publish(batch_of(number))
-    for _ in range(3):
-        with pytest.raises(BusFull, match=r"holds 20 batches that no worker has read"):
-            await bus.publish(batch_of(99))
-        # The next sample says the same.
-        await anyio.sleep(0.03)
-    async with subscribed(bus, hands := Hands(acks=False)):
-        await hands.have(20)
-        # Held entries do not count.
-        await bus.publish(batch_of(20))
-        await hands.have(21)
-    async with subscribed(bus, again := Hands()):
-        await again.have(21)
-    assert again.numbers == list(range(21))
-
-
-async def test_a_bus_sees_what_another_process_put_there(nats_buses):
-    one, other = nats_buses(queue_batches_max=5), nats_buses(queue_batches_max=5)
-    await other.publish(batch_of(0, server_id="db-1"))
-    for number in range(5):
-        await one.publish(batch_of(number))
-    await anyio.sleep(0.03)
-    with pytest.raises(BusFull):
-        await other.publish(batch_of(9))
-    assert other.depth()[SHARD] == 5
-
-
-@pytest.mark.fault
-async def test_tries_are_counted_over_all_owners(nats_buses):
-    """C9."""
-    bus = nats_buses(retry_seconds=30.0, lease_seconds=60.0)
-    await bus.publish(batch_of(0))
-    await bus.publish(batch_of(1))
-    tries = []
-    for _ in range(TRIES_MAX):
-        failed = anyio.Event()
-
-        async def fails(delivery, failed=failed):
-            if number_of(delivery) == 0:
-                tries.append(delivery.attempt)
-                failed.set()
-                raise LookupError("poison")
-
-        async with subscribed(bus, fails):
-            with anyio.fail_after(10):
-                await failed.wait()
-    assert tries == list(range(1, TRIES_MAX + 1))
-    async with subscribed(bus, hands := Hands()):
-        await hands.have(1)
-    assert hands.numbers == [1]
-    assert [letter.batch for letter in await bus.dead.letters()] == [batch_of(0)]
-
-
-async def test_what_a_handler_took_has_no_tries_however_often_it_comes_back(nats_buses):
-    bus = nats_buses(lease_seconds=60.0)
-    await bus.publish(batch_of(0))
-    for _ in range(2 * TRIES_MAX):
-        async with subscribed(bus, hands := Hands(acks=False)):
-            await hands.have(1)
-    assert await bus.dead.count() == 0
-    assert hands.taken[0].attempt == 1
-
-
 @pytest.mark.fault
 async def test_bytes_that_are_no_batch_are_set_aside_at_once_and_neighbours_flow(nats_buses):
     """C9."""
@@ -253,43 +174,6 @@ async def test_bytes_that_are_no_batch_are_set_aside_at_once_and_neighbours_flow
     assert await bus.dead.replay(None) == 0
     assert await bus.dead.purge([letters[0].letter_id, "no-such", "01", "99"]) == 1
     assert await bus.dead.count() == 1
-
-
-async def test_dead_letters_are_bounded_paged_and_replayed_in_order(nats_buses):
-    metrics = PrometheusMetrics()
-    size = BufferSize(bytes_max=1 << 20, batches_max=100, shard_batches_max=3)
-    bus = nats_buses(metrics=metrics, dead_max=4, size=size)
-    gone = []
-
-    async def poison(delivery):
-        gone.append(number_of(delivery))
-        raise LookupError("no such\nthing: ü %41")
-
-    async with subscribed(bus, poison):
-        for number in range(6):
-            await bus.publish(batch_of(number))
-
-            async def is_dead(number=number):
-                return gone.count(number) == TRIES_MAX and not await left(bus)
-
-            await until(is_dead)
-    count = metrics.registry.get_sample_value
-    assert count("ahc_bus_dead_letter_total", {"reason": "handler_failed"}) == 6
-    assert count("ahc_bus_dead_letters_dropped_total") == 2
-    letters = await bus.dead.letters(limit=3)
-    letters += await bus.dead.letters(after=letters[-1].letter_id, limit=3)
-    assert [one.batch for one in letters] == [batch_of(n) for n in range(2, 6)]
-    assert {one.reason for one in letters} == {"LookupError: no such\nthing: ü %41"}
-    assert await bus.dead.replay([letters[3].letter_id, letters[1].letter_id]) == 2
-    assert await bus.dead.letters(after=letters[1].letter_id) == [letters[2]]
-    assert await bus.dead.replay(None) == 1
-    with pytest.raises(BusFull):
-        await bus.dead.replay(None)
-    async with subscribed(bus, hands := Hands()):
-        await hands.have(3)
-    assert hands.numbers == [3, 5, 2]
-    assert await bus.dead.purge(None) == 1
-    assert await bus.dead.letters() == []
 
 
 async def test_dead_letters_are_bounded_by_bytes_too_and_each_that_goes_is_counted(nats_buses):
@@ -441,39 +325,6 @@ async def has_subscription(bus):
     with anyio.fail_after(10):
         while not bus._subscriptions.running:
             await anyio.sleep(0)
-
-
-async def test_order_of_a_server_is_kept_while_workers_come_and_go(nats_buses):
-    publisher = nats_buses()
-    seen = {}
-
-    async def handler(delivery):
-        seen.setdefault(delivery.batch.server_id, []).append(number_of(delivery))
-        await anyio.sleep(0.001)
-        await delivery.ack()
-
-    async def work(seconds):
-        async with subscribed(nats_buses(), handler):
-            await anyio.sleep(seconds)
-
-    async def publish():
-        for number in range(1_000):
-            await publisher.publish(batch_of(number, server_id=f"s{number % 50}"))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(work, 20)
-        tasks.start_soon(publish)
-        for _ in range(3):
-            await work(0.4)
-
-        async def all_came():
-            return len({n for numbers in seen.values() for n in numbers}) == 1_000
-
-        await until(all_came)
-        tasks.cancel_scope.cancel()
-    for numbers in seen.values():
-        first = list(dict.fromkeys(numbers))
-        assert first == sorted(first)
 
 
 async def test_streams_that_are_gone_are_made_again(nats_buses):
