@@ -146,6 +146,7 @@ PUBLIC = {
         "SeenLease",
         "Transition",
         "TransitionKind",
+        "WatchRule",
         "deadline_threshold",
     ],
     "ahcollector.presence.redis": ["RedisPresence"],

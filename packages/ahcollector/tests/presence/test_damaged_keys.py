@@ -77,7 +77,7 @@ async def test_a_damaged_key_of_one_company_fails_its_own_contacts_only(shared, 
     assert len(await presence.expire(T0 + 1_000, 500)) == 3
 
 
-@pytest.mark.parametrize("field", ["interval", "due", "grace", "seq", "seen", "down"])
+@pytest.mark.parametrize("field", ["interval", "min", "due", "grace", "seq", "seen", "down"])
 async def test_a_field_that_is_no_number_fails_its_own_contacts_only(shared, field):
     presence = shared()
     await touch_all(presence, [A, B, C], T0)

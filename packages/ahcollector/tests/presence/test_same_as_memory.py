@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from ahcollector.errors import PresenceError
-from ahcollector.presence import AgentRef, MemoryPresence
+from ahcollector.presence import AgentRef, MemoryPresence, WatchRule
 from ahcollector.testing import FakeClock
 
 pytestmark = pytest.mark.service
@@ -29,6 +29,15 @@ AGENTS = st.builds(
     st.sampled_from([1, 1, 1, 2]),
 )
 INTERVALS = st.sampled_from([None, None, None, 10.0, 30, 100 / 3, 300.0, 0.0, math.nan, math.inf])
+RULES = st.one_of(
+    st.none(),
+    st.builds(
+        WatchRule,
+        interval_seconds=st.sampled_from([None, 45, 100 / 3, 0.0, math.nan]),
+        down_min_seconds=st.sampled_from([None, 0, 600, 1e5, 100 / 3, -1.0, math.inf]),
+        is_firm=st.sampled_from([True, True, False]),
+    ),
+)
 PROCESSES = st.integers(0, 1)
 
 
@@ -69,9 +78,11 @@ class SameAsMemory(RuleBasedStateMachine):
         interval=INTERVALS,
         skew=st.sampled_from([0, 0, 0, -0.0005, -40, 3_600]),
         waits=st.sampled_from([0.0, 0.0, 300.0, 59.9995]),
+        told=RULES,
     )
-    def touch(self, process, agent, interval, skew, waits):
-        self.do(process, "touch", agent, self.now + skew, interval, waits_seconds=waits)
+    def touch(self, process, agent, interval, skew, waits, told):
+        more = {"waits_seconds": waits, "rule": told}
+        self.do(process, "touch", agent, self.now + skew, interval, **more)
 
     @rule(process=PROCESSES, agents=st.lists(AGENTS, min_size=2, max_size=7), interval=INTERVALS)
     def touch_at_once(self, process, agents, interval):
@@ -85,9 +96,9 @@ class SameAsMemory(RuleBasedStateMachine):
 
         self.runner.run(all_of_them())
 
-    @rule(process=PROCESSES, agent=AGENTS, interval=INTERVALS)
-    def ensure(self, process, agent, interval):
-        self.do(process, "ensure", agent, self.now, interval)
+    @rule(process=PROCESSES, agent=AGENTS, interval=INTERVALS, told=RULES)
+    def ensure(self, process, agent, interval, told):
+        self.do(process, "ensure", agent, self.now, interval, rule=told)
 
     @rule(process=PROCESSES, agent=AGENTS)
     def remove(self, process, agent):

@@ -11,6 +11,7 @@ from ahcollector.presence.base import (
     SeenLease,
     Transition,
     TransitionKind,
+    WatchRule,
     deadline_threshold,
 )
 from ahcollector.presence.beacon import IngestBeacon
@@ -29,5 +30,6 @@ __all__ = [
     "SeenLease",
     "Transition",
     "TransitionKind",
+    "WatchRule",
     "deadline_threshold",
 ]

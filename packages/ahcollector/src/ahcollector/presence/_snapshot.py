@@ -175,6 +175,7 @@ def _lines(image: PresenceImage) -> Iterator[bytes]:
                 "server_id": state.agent.server_id,
                 "interval_seconds": state.interval_seconds,
                 "interval_told": state.interval_told,
+                "down_min_seconds": state.down_min_seconds,
                 "last_seen": state.last_seen,
                 "due_ms": state.due_ms,
                 "grace_until_ms": state.grace_until_ms,
@@ -286,6 +287,8 @@ def _agent(record: Mapping[str, Any]) -> AgentState:
         ),
         interval_seconds=float(record["interval_seconds"]),
         interval_told=bool(record["interval_told"]),
+        # An earlier version wrote none.
+        down_min_seconds=_maybe(record.get("down_min_seconds")),
         last_seen=_maybe(record["last_seen"]),
         due_ms=int(record["due_ms"]),
         grace_until_ms=int(record["grace_until_ms"]),

@@ -40,6 +40,7 @@ class AgentState:
 
     Attributes:
         interval_told: Whether a contact named the interval; then no setting replaces it.
+        down_min_seconds: What is set for its company; None: the presence's own.
         last_seen: None: never heard.
         due_ms: When it counts as silent; means nothing while it is down.
         queued_second: Where it lies in the queue of deadlines; None when it does not.
@@ -51,6 +52,7 @@ class AgentState:
     agent: AgentRef
     interval_seconds: float
     interval_told: bool = False
+    down_min_seconds: float | None = None
     last_seen: float | None = None
     due_ms: int = 0
     queued_second: int | None = None
@@ -64,6 +66,7 @@ class AgentState:
             agent=self.agent,
             interval_seconds=self.interval_seconds,
             interval_told=self.interval_told,
+            down_min_seconds=self.down_min_seconds,
             last_seen=self.last_seen,
             due_ms=self.due_ms,
             queued_second=self.queued_second,
@@ -89,6 +92,11 @@ class AgentState:
         self.seq = max(to_ms(now), self.seq + 1)
         return self.seq
 
+    def threshold(self, down_min_seconds: float) -> float:
+        """Return after how much silence it is down; `down_min_seconds` where none is its own."""
+        own = self.down_min_seconds
+        return deadline_threshold(self.interval_seconds, down_min_seconds if own is None else own)
+
     def heard(self, now: float, down_min_seconds: float, waits_seconds: float) -> None:
         """Move last_seen and the deadline.
 
@@ -96,7 +104,7 @@ class AgentState:
         the wall clock stepped back only the new time means anything.
         """
         self.last_seen = now if self.last_seen is None else max(self.last_seen, now)
-        threshold = deadline_threshold(self.interval_seconds, down_min_seconds)
+        threshold = self.threshold(down_min_seconds)
         self.due_ms = max(to_ms(now + (threshold + waits_seconds)), self.grace_until_ms)
 
     def wait_for(self, now: float, down_min_seconds: float, epoch: GraceEpoch | None) -> None:
@@ -104,13 +112,13 @@ class AgentState:
         until = now + 2 * self.interval_seconds
         if epoch is not None and epoch.ended_at <= now:
             until = max(until, epoch.grace_until(self.interval_seconds))
-        self.due_ms = to_ms(until + deadline_threshold(self.interval_seconds, down_min_seconds))
+        self.due_ms = to_ms(until + self.threshold(down_min_seconds))
 
     def pardon(
         self, now: float, epoch: GraceEpoch, blind_max_seconds: float, down_min_seconds: float
     ) -> None:
         """Apply the grace of a blindness that ended."""
-        threshold = deadline_threshold(self.interval_seconds, down_min_seconds)
+        threshold = self.threshold(down_min_seconds)
         # No honest grace or deadline lies further ahead; one that does came from another clock.
         grace_max = max(2 * self.interval_seconds, blind_max_seconds + self.interval_seconds)
         running_ms = min(self.grace_until_ms, to_ms(now + grace_max))

@@ -31,6 +31,7 @@ __all__ = [
     "SeenLease",
     "Transition",
     "TransitionKind",
+    "WatchRule",
     "deadline_threshold",
 ]
 
@@ -88,6 +89,26 @@ class Transition:
     last_seen: float | None
     down_since: float | None
     reason: str | None
+
+
+@attrs.frozen(kw_only=True)
+class WatchRule:
+    """What is set for the agents of a company; see `Presence.touch` and `ensure`.
+
+    Presence keeps it with the agent's record, so that all processes judge by the same. A number
+    that makes no sense (negative, not finite; an interval of 0) counts as None.
+
+    Attributes:
+        interval_seconds: How often an agent sends that named no interval itself; None: the
+            presence's default.
+        down_min_seconds: No agent is down after less silence than this; None: the presence's own.
+        is_firm: Whether it takes the place of what the record has. Else it is only for an agent
+            that becomes known by this call: somebody who can change it was not heard yet.
+    """
+
+    interval_seconds: float | None = None
+    down_min_seconds: float | None = None
+    is_firm: bool = True
 
 
 @attrs.frozen(kw_only=True)
@@ -186,10 +207,12 @@ class Presence(Protocol):
         interval_seconds: float | None,
         *,
         waits_seconds: float = 0.0,
+        rule: WatchRule | None = None,
     ) -> None:
         """Note that `agent` was heard at `now`; an agent that was down comes up.
 
-        `interval_seconds` None keeps the interval last known (or the default). The deadline becomes
+        `interval_seconds` None keeps the interval last known (or the default). `rule` is what is
+        set for its company now; None keeps what was set last. The deadline becomes
         `now` + `deadline_threshold` + `waits_seconds`, not before the end of a running grace.
         `waits_seconds` is how long the agent may be silent because it was told to come later; the
         next contact sets the deadline anew. A time before the last one moves nothing back.
@@ -200,12 +223,21 @@ class Presence(Protocol):
         """
         ...
 
-    async def ensure(self, agent: AgentRef, now: float, interval_seconds: float | None) -> None:
+    async def ensure(
+        self,
+        agent: AgentRef,
+        now: float,
+        interval_seconds: float | None,
+        *,
+        rule: WatchRule | None = None,
+    ) -> None:
         """Make sure that `agent` is known, so that its silence is noticed although it never spoke.
 
         A new agent gets a grace of two intervals before its threshold counts, or what is left of a
         running grace when that is longer. Of a known one only the tenancy changes, and the interval
-        as long as the agent itself named none in a contact. This is the registry's word: it makes
+        as long as the agent itself named none in a contact, and the down_min; its deadline follows
+        at the next contact. The interval of a `rule` goes before `interval_seconds`, and of a known
+        agent one that is not firm changes neither. This is the registry's word: it makes
         an agent known that was removed a moment ago.
         This is no contact: it is not reported to the hub.
         """

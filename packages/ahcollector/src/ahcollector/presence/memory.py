@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from ahcollector import metrics as names
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import SnapshotError
 from ahcollector.metrics import Metrics, NullMetrics
+from ahcollector.presence._arguments import down_min_of, interval_of
 from ahcollector.presence._beacons import after_beacon
 from ahcollector.presence._deadlines import DeadlineQueue
 from ahcollector.presence._gone import Gone
@@ -30,6 +30,7 @@ from ahcollector.presence.base import (
     SeenLease,
     Transition,
     TransitionKind,
+    WatchRule,
 )
 
 __all__ = ["MemoryPresence"]
@@ -163,12 +164,14 @@ class MemoryPresence:
         interval_seconds: float | None,
         *,
         waits_seconds: float = 0.0,
+        rule: WatchRule | None = None,
     ) -> None:
         """Note a contact."""
         if agent.agent_id not in self._agents and self._gone.is_quiet(agent.agent_id, now):
             self._metrics.inc(names.PRESENCE_LATE_CONTACTS)
             return
-        state = self._get_or_add(agent, interval_seconds, told=True)
+        state = self._get_or_add(agent, rule)
+        self._pace(state, interval_seconds, told=True)
         before = state.last_seen
         state.heard(now, self._down_min_seconds, waits_seconds)
         if before is None or now > before:
@@ -178,10 +181,21 @@ class MemoryPresence:
         self._deadlines.put(state)
         self._saving.changed()
 
-    async def ensure(self, agent: AgentRef, now: float, interval_seconds: float | None) -> None:
+    async def ensure(
+        self,
+        agent: AgentRef,
+        now: float,
+        interval_seconds: float | None,
+        *,
+        rule: WatchRule | None = None,
+    ) -> None:
         """Make an agent known."""
         known = agent.agent_id in self._agents
-        state = self._get_or_add(agent, interval_seconds, told=False)
+        state = self._get_or_add(agent, rule)
+        if rule is None or (
+            (rule.is_firm or not known) and interval_of(rule.interval_seconds) is None
+        ):
+            self._pace(state, interval_seconds, told=False)
         if not known:
             state.wait_for(now, self._down_min_seconds, self._epoch)
             self._deadlines.put(state)
@@ -201,10 +215,9 @@ class MemoryPresence:
         self._gone.add(agent_id, seq=state.seq, now=now)
         self._saving.changed()
 
-    def _get_or_add(
-        self, agent: AgentRef, interval_seconds: float | None, *, told: bool
-    ) -> AgentState:
+    def _get_or_add(self, agent: AgentRef, rule: WatchRule | None) -> AgentState:
         state = self._agents.get(agent.agent_id)
+        is_new = state is None
         if state is None:
             state = AgentState(
                 agent=agent,
@@ -213,11 +226,21 @@ class MemoryPresence:
             )
             self._agents[agent.agent_id] = state
         state.agent = agent
-        if interval_seconds is not None and 0 < interval_seconds < math.inf:
-            if told or not state.interval_told:
-                state.interval_seconds = interval_seconds
-            state.interval_told = state.interval_told or told
+        if rule is not None and (rule.is_firm or is_new):
+            usual = interval_of(rule.interval_seconds)
+            self._pace(state, self._default_interval_seconds if usual is None else usual)
+            state.down_min_seconds = down_min_of(rule)
         return state
+
+    def _pace(
+        self, state: AgentState, interval_seconds: float | None, *, told: bool = False
+    ) -> None:
+        """Take the interval that the agent (told) or a setting names."""
+        interval = interval_of(interval_seconds)
+        if interval is not None:
+            if told or not state.interval_told:
+                state.interval_seconds = interval
+            state.interval_told = state.interval_told or told
 
     # --- transitions
 

@@ -3,8 +3,9 @@
 Keys, all behind the client's prefix and ``pres:``:
 
 =================== ====== =================================================================
-``a:{agent}``       hash   ``co``, ``srv``, ``interval``, ``told``, ``seen``, ``due`` and ``grace``
-                           (ms), ``down``, ``seq``, ``n`` (the last grace applied); of a removed
+``a:{agent}``       hash   ``co``, ``srv``, ``interval``, ``told``, ``min`` (down_min, where one
+                           is set for its company), ``seen``, ``due`` and ``grace`` (ms),
+                           ``down``, ``seq``, ``n`` (the last grace applied); of a removed
                            agent only ``seq``, for 30 days, and ``removed``, when that was
 ``ids``             zset   known agents, all with score 0, so that they are paged by id
 ``ids:{co}``        zset   the same of one company
@@ -53,7 +54,13 @@ from typing import Final
 from ahcollector.clock import SystemClock
 from ahcollector.errors import PresenceError
 from ahcollector.metrics import Metrics, NullMetrics
-from ahcollector.presence._arguments import Contact, check, check_now, interval_text
+from ahcollector.presence._arguments import (
+    Contact,
+    check,
+    check_now,
+    interval_text,
+    rule_texts,
+)
 from ahcollector.presence._company_counts import company_counts
 from ahcollector.presence._gone import SEQ_KEEP_SECONDS, check_quiet
 from ahcollector.presence._redis_link import RedisLink
@@ -70,6 +77,7 @@ from ahcollector.presence.base import (
     PresenceCounts,
     SeenLease,
     Transition,
+    WatchRule,
 )
 from ahcollector.redis import RedisClient
 from ahwire import Clock
@@ -166,6 +174,7 @@ class RedisPresence:
         interval_seconds: float | None,
         *,
         waits_seconds: float = 0.0,
+        rule: WatchRule | None = None,
     ) -> None:
         """Note a contact, together with others of this process."""
         check(agent, now)
@@ -174,10 +183,18 @@ class RedisPresence:
             now=now,
             interval=interval_text(interval_seconds),
             waits_seconds=waits_seconds,
+            rule=rule,
         )
         await self._touches.put(contact)
 
-    async def ensure(self, agent: AgentRef, now: float, interval_seconds: float | None) -> None:
+    async def ensure(
+        self,
+        agent: AgentRef,
+        now: float,
+        interval_seconds: float | None,
+        *,
+        rule: WatchRule | None = None,
+    ) -> None:
         """Make an agent known."""
         check(agent, now)
         await self._link.run(
@@ -189,6 +206,7 @@ class RedisPresence:
             interval_text(interval_seconds),
             self._down_min_seconds,
             self._usual_interval,
+            *rule_texts(rule),
         )
 
     async def remove(self, agent_id: str, now: float, reason: str) -> None:

@@ -57,8 +57,9 @@ local function grace()
   return epoch
 end
 
-local function threshold(interval, down_min)
-  return math.max(3 * interval, down_min)
+-- After how much silence an agent is down; `down_min` where its record has none of its own.
+local function threshold(s, down_min)
+  return math.max(3 * s.interval, s.min and tonumber(s.min) or down_min)
 end
 
 local function grace_until(e, interval)
@@ -70,7 +71,7 @@ end
 -- that is down gets none, and has all of them when it comes up.
 local function pardon(s)
   local e = grace()
-  local wait = threshold(s.interval, e.down_min)
+  local wait = threshold(s, e.down_min)
   local longest = math.max(2 * s.interval, e.max + s.interval)
   local running = math.min(s.grace, ms(e.now + longest))
   s.grace = math.max(running, ms(grace_until(e, s.interval)))
@@ -84,16 +85,18 @@ end
 
 local function read(id)
   local f = call('HMGET', P .. 'a:' .. id,
-    'co', 'srv', 'interval', 'told', 'seen', 'due', 'grace', 'down', 'seq', 'n', 'removed')
+    'co', 'srv', 'interval', 'told', 'seen', 'due', 'grace', 'down', 'seq', 'n', 'removed',
+    'min')
   local s = {
     id = id, known = f[1] and true or false, co = f[1], srv = f[2],
     interval = tonumber(f[3] or 0), told = f[4], seen = f[5], due = tonumber(f[6] or 0),
     grace = tonumber(f[7] or 0), down = f[8], seq = tonumber(f[9] or 0), n = f[10],
-    removed = f[11],
+    removed = f[11], min = f[12],
   }
   -- Said here, where the key is known, and not by whoever comes to calculate with it.
   if not (s.interval and s.due and s.grace and s.seq)
-    or s.seen and not tonumber(s.seen) or s.down and not tonumber(s.down) then
+    or s.seen and not tonumber(s.seen) or s.down and not tonumber(s.down)
+    or s.min and not tonumber(s.min) then
     error({err = 'DAMAGED a field is no number (HMGET ' .. P .. 'a:' .. id .. ')'})
   end
   if s.known and not s.down and s.n ~= grace().n then
@@ -165,6 +168,24 @@ local function pace(s, interval, told)
   s.interval, s.told = number, told
   call('HSET', P .. 'a:' .. s.id, 'interval', interval, 'told', told)
   return true
+end
+
+-- Take what is set for the agent's company. `firm`: "1", "0" (only for an agent that is new) or ""
+-- (nothing is told).
+local function follow(s, firm, interval, down_min, usual, is_new)
+  if firm == '' or (firm == '0' and not is_new) then
+    return
+  end
+  pace(s, interval ~= '' and interval or usual, '0')
+  if down_min == '' then
+    if s.min then
+      s.min = false
+      call('HDEL', P .. 'a:' .. s.id, 'min')
+    end
+  elseif down_min ~= s.min then
+    s.min = down_min
+    call('HSET', P .. 'a:' .. s.id, 'min', down_min)
+  end
 end
 
 local function keep_pardon(s)

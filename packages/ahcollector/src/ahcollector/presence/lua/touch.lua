@@ -1,5 +1,6 @@
 -- Note contacts. ARGV: the contacts as JSON, each [agent, company, server, now, interval or "",
--- event id or "", seconds that it was told to wait or ""]; down_min; the usual interval; for how many
+-- event id or "", seconds that it was told to wait or "", and of the company's rule how firm it is,
+-- interval or "", down_min or "", as in `ensure`]; down_min; the usual interval; for how many
 -- seconds a removed id is quiet. Returns how many contacts came too late, and then the places (from
 -- 0) of contacts whose agent is down and which brought no event id; if there are any, nothing at all
 -- was noted.
@@ -63,7 +64,7 @@ local function note(s, now, waits)
   local instant = tonumber(now)
   local before = s.seen
   local newer = not before or instant > tonumber(before)
-  local silent = threshold(s.interval, down_min) + (tonumber(waits) or 0)
+  local silent = threshold(s, down_min) + (tonumber(waits) or 0)
   s.due = math.max(ms(instant + silent), s.grace)
   local due_text = int(s.due)
   local key = P .. 'a:' .. s.id
@@ -106,8 +107,9 @@ if #waiting > 1 then
   return waiting
 end
 
-local function take(id, co, srv, now, interval, event_id, waits)
+local function take(id, co, srv, now, interval, event_id, waits, firm, ruled, rule_min)
   local s = states[id]
+  local is_new = not s.known
   if is_late(s, now) then
     late = late + 1
     return
@@ -119,6 +121,7 @@ local function take(id, co, srv, now, interval, event_id, waits)
     flush()
     settle(s, co, srv)
   end
+  follow(s, firm, ruled, rule_min, usual, is_new)
   pace(s, interval, '1')
   local before = note(s, now, waits)
   if s.down then

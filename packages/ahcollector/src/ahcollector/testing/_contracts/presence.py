@@ -12,11 +12,12 @@ from ahcollector.presence.base import (
 from ahcollector.testing._contracts._expect import expect
 from ahcollector.testing._contracts.presence_removals import PresenceRemovals
 from ahcollector.testing._contracts.presence_reports import T0, A, B, C
+from ahcollector.testing._contracts.presence_rules import PresenceRules
 
 __all__ = ["PresenceContract"]
 
 
-class PresenceContract(PresenceRemovals):
+class PresenceContract(PresenceRules, PresenceRemovals):
     """The suite; derive from it and give `new` (and `reopen` where there is something durable)."""
 
     async def test_silence_beyond_the_threshold_is_one_down(self) -> None:
