@@ -7,6 +7,7 @@ The parts meet in small protocols, each with an implementation in memory and sha
 - `ahcollector.registry`, `ahcollector.enroll`, `ahcollector.hub`: who is who, by the hub's word.
 - `ahcollector.presence`, `ahcollector.detector`: who was heard when, and who fell silent.
 - `ahcollector.bus`, `ahcollector.worker`, `ahcollector.store`: samples on their way.
+- `ahcollector.departures`: who was deleted, so that nothing of it comes back.
 - `ahcollector.alerts`: threshold rules and silences of the hub, judged over samples.
 - `ahcollector.outbox`: events until the hub has them.
 

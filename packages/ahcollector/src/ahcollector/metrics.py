@@ -172,8 +172,9 @@ TSDB_REWRITTEN = _counter(
 )
 TSDB_BATCHES_DROPPED = _counter(
     "ahc_tsdb_batches_dropped_total",
-    "Batches set aside as dead, by reason: refused (by the store, for good) or unexpected (its "
-    "write failed in an unexpected way five times).",
+    "Batches that were not stored, by reason: refused (by the store, for good) or unexpected (its "
+    "write failed in an unexpected way five times), both set aside as dead; or deleted (dropped: "
+    "their server or company was deleted since they came).",
     "reason",
 )
 WORKER_DEAD_BATCHES_DROPPED = _counter(
@@ -272,7 +273,7 @@ RULES_SERIES = _gauge(
 RULES_POINTS_DROPPED = _counter(
     "ahc_rules_points_dropped_total",
     "Points that no threshold rule judged, by reason: late, not_finite, a bound of the evaluator; "
-    "rules_unknown, state_unavailable, or events_waiting.",
+    "rules_unknown, state_unavailable, departed (their server has left), or events_waiting.",
     "reason",
 )
 RULES_STATE_FAILURES = _counter(

@@ -20,6 +20,7 @@ from ahcollector.alerts import (
     SilencePuller,
 )
 from ahcollector.alerts.redis import RedisAlertStateStore, RedisKeptLists
+from ahcollector.departures import Sieve
 from ahcollector.detector import AgentEventStage
 from ahcollector.detector.redis import RedisDetectorTurn
 from ahcollector.errors import AlertStateError
@@ -48,6 +49,7 @@ async def alerting_of(
     seams: Seams,
     hub: HttpHub,
     side: CollectorSide,
+    sieve: Sieve,
     stack: AsyncExitStack,
 ) -> Alerting:
     """Opens the states of alerts, with what the hub said last to an earlier process.
@@ -83,6 +85,7 @@ async def alerting_of(
         clock=clock,
         event_ids=UUID7Generator(clock, seams.rng).next,
         tenures=side.bus.tenures,
+        sieve=sieve,
         settings=AlertSettings(
             no_data_after_seconds=alerting.no_data_after_seconds, flapping=_flapping(alerting)
         ),

@@ -12,6 +12,7 @@ from ah_server.parts import Loop, Part
 from ah_server.settings import Secret, ServerSettings
 from ah_server.web_server import WebServer
 from ah_server.wiring._alerting import agent_events_of, alerting_of
+from ah_server.wiring._departures import departures_of, sieve_of
 from ah_server.wiring._door import checks_of, open_door_of
 from ah_server.wiring._identities import CollectorSide
 from ah_server.wiring._outbox import outbox_of
@@ -58,7 +59,9 @@ async def collector_side(
     side, state_loops = await _open_state(settings, seams, stack, redis)
     say_what_is_parted(settings)
     dead_batches = await dead_batches_of(settings, side.metrics, redis)
-    alerting = await alerting_of(settings, seams, hub, side, stack)
+    door = await open_door_of(settings, seams, hub, side)
+    sieve = sieve_of(settings, side.departures, door.registry, seams.clock)
+    alerting = await alerting_of(settings, seams, hub, side, sieve, stack)
     worker = worker_of(
         settings,
         seams,
@@ -66,9 +69,9 @@ async def collector_side(
         carrier=side.carrier,
         samples=side.samples,
         observer=alerting.engine,
+        sieve=sieve,
         dead_batches=dead_batches,
     )
-    door = await open_door_of(settings, seams, hub, side)
     admin = admin_app(
         token=admin_token.reveal(),
         previous_token=settings.admin.previous_token.reveal() or None,
@@ -158,6 +161,7 @@ async def _open_state(
         metrics=metrics,
         redis=redis,
         clock=clock,
+        departures=await departures_of(settings, redis),
     )
     return side, loops
 

@@ -11,6 +11,7 @@ from ah_server.wiring._samples import Samples
 from ah_server.wiring._seams import Seams
 from ahcollector.bus import Bus
 from ahcollector.clock import AsyncClock
+from ahcollector.departures import Departures
 from ahcollector.hub import HttpHub
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.outbox import Outbox, SenderLease
@@ -50,6 +51,7 @@ class CollectorSide:
     metrics: PrometheusMetrics
     redis: RedisClient | None
     clock: AsyncClock
+    departures: Departures
 
     @property
     def store(self) -> Store:
@@ -104,6 +106,7 @@ async def identities_of(
         clock=clock,
         interval_seconds=settings.alerting.agent_interval_seconds,
         followers=followers,
+        departures=side.departures,
     )
     # Silence of an agent is noticed even if it never speaks to this run of the server. Redis may
     # have gone since it was looked at: the store was waited for meanwhile.

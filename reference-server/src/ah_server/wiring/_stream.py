@@ -10,6 +10,7 @@ from ah_server.wiring._seams import Seams
 from ahcollector.alerts import ObservingWriter, SampleObserver
 from ahcollector.bus import InProcessBus
 from ahcollector.bus.redis import RedisBus
+from ahcollector.departures import Sieve, SparingWriter
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.redis import RedisClient
 from ahcollector.worker import DeadBatches, FileDeadBatches, Worker
@@ -88,13 +89,22 @@ def worker_of(
     carrier: Carrier,
     samples: Samples,
     observer: SampleObserver,
+    sieve: Sieve,
     dead_batches: DeadBatches,
 ) -> Worker:
-    """What writes this process's shards, and shows the observer what is written."""
+    """What writes this process's shards, and shows the observer what is written.
+
+    `sieve` keeps out what is of those who were deleted since.
+    """
     tsdb = settings.tsdb
     return Worker(
         bus=carrier.bus,
-        store=ObservingWriter(writer=samples.store, observer=observer),
+        store=SparingWriter(
+            writer=ObservingWriter(writer=samples.store, observer=observer),
+            deleter=samples.store,
+            sieve=sieve,
+            metrics=metrics,
+        ),
         clock=seams.clock,
         rng=seams.rng,
         shards=settings.worker.shards.numbers,

@@ -37,11 +37,13 @@ __all__ = ["AlertUnit"]
 _log = logging.getLogger("ahcollector.alerts")
 
 _RULES: Final = "rules"
+_RETURNED: Final = "returned"
 _NOTHING: Final = "{}"
 _TENANT_LABELS: Final = frozenset({"__name__", "company_id", "server_id"})
 _CHUNK_SERIES: Final = 500
 _STEP_SERIES: Final = 100
 _PIECES_MIN: Final = 20
+_RETURNED_MAX: Final = 10_000
 
 
 class AlertUnit:
@@ -60,6 +62,7 @@ class AlertUnit:
         appended: Ids of those that the outbox has and the store still keeps.
         is_moved: Whether anything moved since the last whole snapshot.
         is_whole_due: Whether the next change must be a whole snapshot.
+        departures_seen: Of which version of the departures its servers were last held against.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class AlertUnit:
         self._rules: RulesInForce | None = None
         self._metrics: frozenset[str] = frozenset()
         self._series: dict[tuple[tuple[str, str], ...], Series] = {}
+        self._returned: dict[str, int] = {}
         self._moved_series: dict[tuple[str, str], None] = {}
         self._moved_alerts: dict[EventKey, None] = {}
         self._seq = 0
@@ -98,6 +102,7 @@ class AlertUnit:
         self.appended: dict[str, None] = {}
         self.is_moved = False
         self.is_whole_due = False
+        self.departures_seen: str | None = None
 
     # --- what is judged
 
@@ -151,6 +156,25 @@ class AlertUnit:
         for server_id in self._evaluator.servers:
             self.forget(server_id, now)
             yield
+
+    def departed(self, server_id: str, at_ms: int, now: float) -> None:
+        """Take away a server that left at `at_ms`, unless it is known to have come back since."""
+        if self._returned.get(server_id, -1) < at_ms:
+            self.forget(server_id, now)
+
+    def returned(self, server_id: str, at_ms: int, now: float) -> None:
+        """Note that a server which left at `at_ms` sends again; what it was before ends first."""
+        if self._returned.get(server_id, -1) >= at_ms:
+            return
+        self.forget(server_id, now)
+        self._returned[server_id] = at_ms
+        while len(self._returned) > _RETURNED_MAX:
+            del self._returned[next(iter(self._returned))]
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The servers of which series are held."""
+        return self._evaluator.servers
 
     def _known(self, stored: StoredSeries) -> Series:
         series = self._series.get(stored.labels)
@@ -224,6 +248,8 @@ class AlertUnit:
         """
         for chunk in self._evaluator.snapshot_chunks(_CHUNK_SERIES):
             yield _RULES, chunk.decode()
+        if self._returned:
+            yield _RETURNED, json.dumps(self._returned, separators=(",", ":"))
         yield from self._pipeline.snapshot().items()
 
     def pieces(self) -> dict[str, str | None] | None:
@@ -281,6 +307,7 @@ class AlertUnit:
         faults: list[str] = []
         takes: dict[str, Callable[[str], None]] = {
             _RULES: lambda text: self._evaluator.restore(text.encode()),
+            _RETURNED: self._restore_returned,
             **self._pipeline.restorers(),
         }
         for part, text in image.base.items():
@@ -290,6 +317,10 @@ class AlertUnit:
             _read(name, partial(self._restore_piece, name), text, faults)
         self.is_moved = True
         return faults
+
+    def _restore_returned(self, text: str) -> None:
+        found = json.loads(text).items()
+        self._returned = {str(server_id): int(at_ms) for server_id, at_ms in found}
 
     def _restore_piece(self, name: str, text: str) -> None:
         kind, *rest = json.loads(name)

@@ -15,11 +15,13 @@ from ahcollector._trouble import Trouble
 from ahcollector.alerts._delivery import Delivery
 from ahcollector.alerts._in_force import RulesInForce, SilencesInForce
 from ahcollector.alerts._keeping import Keeper, Slot
+from ahcollector.alerts._leaving import Leaving
 from ahcollector.alerts._unit import AlertUnit
 from ahcollector.alerts.base import AlertStateStore, UnitKey
 from ahcollector.alerts.settings import AlertSettings
 from ahcollector.bus.base import SHARDS, SampleBatch, shard_for
 from ahcollector.clock import AsyncClock
+from ahcollector.departures.sieve import Sieve
 from ahcollector.errors import AlertStateError, FencedAlertStateError, TemporaryStoreError
 from ahcollector.metrics import Metrics, NullMetrics
 from ahcollector.outbox.base import Outbox
@@ -29,6 +31,7 @@ __all__ = ["AlertEngine"]
 
 _log = logging.getLogger("ahcollector.alerts")
 
+_Act = Callable[[AlertUnit, Sequence[SampleBatch]], Iterator[None]]
 _CLAIMS_MAX: Final = 3
 _ALL_SHARDS: Final[Mapping[int, object]] = dict.fromkeys(range(SHARDS), True)
 _ALERT_TYPES: Final = tuple(kind for kind in EventType if kind.value.startswith("alert."))
@@ -64,6 +67,8 @@ class AlertEngine:
         tenures: Returns the shards that are this process' own now, each with what its tenure is
             known by: when that is another one, the unit is claimed anew. None: all shards are, as
             long as the process lives.
+        sieve: Tells who left: their batches are not judged, and their alerts end with the reason
+            `forgotten`, within a tick of the process that owns their shard. None: nobody leaves.
         settings: How it is judged.
         metrics: Where to count.
         tick_interval_seconds: Pause between two looks at reminders, silent series and silences.
@@ -81,6 +86,7 @@ class AlertEngine:
         clock: AsyncClock,
         event_ids: Callable[[], str],
         tenures: Callable[[], Mapping[int, object]] | None = None,
+        sieve: Sieve | None = None,
         settings: AlertSettings | None = None,
         metrics: Metrics | None = None,
         tick_interval_seconds: float = 10.0,
@@ -111,6 +117,7 @@ class AlertEngine:
             settings=self._settings,
             metrics=self._metrics,
         )
+        self._leaving = Leaving(sieve=sieve, clock=clock, metrics=self._metrics)
         self._delivery = Delivery(store=store, outbox=outbox, clock=clock, metrics=self._metrics)
         self._slots: dict[UnitKey, Slot] = {}
         self._listed: set[int] = set()
@@ -144,17 +151,17 @@ class AlertEngine:
     async def _observe(self, key: UnitKey, group: list[SampleBatch]) -> None:
         slot = self._slots.setdefault(key, Slot())
 
-        def judge(unit: AlertUnit) -> Iterator[None]:
+        def judge(unit: AlertUnit, living: Sequence[SampleBatch]) -> Iterator[None]:
             if unit.undelivered >= self._settings.waiting_max:
-                self._drop("events_waiting", group)
+                self._drop("events_waiting", living)
                 return
             now = self._clock.time()
-            for batch in group:
+            for batch in living:
                 yield from unit.observe(batch, now)
 
         async with slot.lock:
             try:
-                await self._work(key, slot, judge)
+                await self._work(key, slot, judge, group)
             except AlertStateError as error:
                 self._refuse(key, slot, group, error)
 
@@ -189,6 +196,11 @@ class AlertEngine:
         """Let time pass for all units of this process; failures are told by log and metrics."""
         owned = frozenset(self._tenures())
         is_well = await self._look_for_units(owned)
+        try:
+            await self._leaving.look()
+        except AlertStateError as error:
+            is_well = False
+            self._tell_trouble(None, error)
         if self._rules() is None:
             return
         for key, slot in sorted(self._slots.items(), key=itemgetter(0)):
@@ -217,7 +229,7 @@ class AlertEngine:
         if key not in self._slots and key not in await self._store.units([key.shard]):
             return
 
-        def forget(unit: AlertUnit) -> Iterator[None]:
+        def forget(unit: AlertUnit, _: Sequence[SampleBatch]) -> Iterator[None]:
             unit.forget(server_id, self._clock.time())
             yield
 
@@ -232,16 +244,14 @@ class AlertEngine:
             AlertStateError: As `forget_server`.
         """
 
-        def forget(unit: AlertUnit) -> Iterator[None]:
+        def forget(unit: AlertUnit, _: Sequence[SampleBatch]) -> Iterator[None]:
             return unit.forget_all(self._clock.time())
 
         known = {*self._slots, *await self._store.units(range(SHARDS))}
         for key in sorted(key for key in known if key.company_id == company_id):
             await self._forget(key, f"company {company_id}", forget)
 
-    async def _forget(
-        self, key: UnitKey, what: str, forget: Callable[[AlertUnit], Iterator[None]]
-    ) -> None:
+    async def _forget(self, key: UnitKey, what: str, forget: _Act) -> None:
         if self._rules() is None:
             raise AlertStateError(
                 f"alerts of {what} cannot be ended: the rules are not known yet, the hub has not "
@@ -280,7 +290,7 @@ class AlertEngine:
         return True
 
     async def _tick(self, key: UnitKey, slot: Slot) -> None:
-        def look(unit: AlertUnit) -> Iterator[None]:
+        def look(unit: AlertUnit, _: Sequence[SampleBatch]) -> Iterator[None]:
             unit.tick(self._clock.time())
             yield
 
@@ -306,7 +316,7 @@ class AlertEngine:
     # --- one step of a unit
 
     async def _work(
-        self, key: UnitKey, slot: Slot, act: Callable[[AlertUnit], Iterator[None]]
+        self, key: UnitKey, slot: Slot, act: _Act, batches: Sequence[SampleBatch] = ()
     ) -> None:
         """Do something to a unit, store what it decided, and deliver what is stored."""
         tenure = self._tenures().get(key.shard)
@@ -318,7 +328,10 @@ class AlertEngine:
             rules = self._rules()
             assert rules is not None, "nothing is judged before there are rules"
             unit.refresh(rules, self._silences(), self._clock.time())
-            for _step in act(unit):
+            # Behind the claim: whoever left noted it before another process claimed the unit to end
+            # their alerts, so what is judged here is seen there, or refused here and judged anew.
+            living = await self._leaving.living(unit, batches)
+            for _step in act(unit, living):
                 await anyio.lowlevel.checkpoint()
             due = self._clock.monotonic() - slot.saved_at >= self._state_interval_seconds
             if unit.is_dirty or (due and unit.is_moved):

@@ -1,14 +1,32 @@
-"""The one way in which identities change: the registry first, then everything that follows it."""
+"""The one way in which identities change: the registry first, then everything that follows it.
+
+**Who left.** Everything that takes a server or a company away comes by here: the admin door, the
+minute's sync, the full sync. So this is where a departure is noted (`ahcollector.departures`). It
+keeps batches that were accepted before from being stored or judged, and ends alerts.
+
+- A server or company that is *deleted* left with its series.
+- A server of which no agent is left that may send now or later left without its series: its last
+  agent was revoked, moved to another server, or was removed as an orphan. To revoke one of several
+  agents ends nothing, and nor does one that is pending: it will send. A revoked agent counts as
+  gone although the registry remembers it, as it does for presence: it never sends again under that
+  record, silence of a host resolves no alert, and so nothing else would ever end those of its
+  server.
+
+A deletion is noted before the registry's change, so that a crash in between leaves nothing that
+nobody knows of, and once more behind it, with the instant after which nobody can have been let in.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from ahcollector.clock import AsyncClock
-from ahcollector.presence.base import AgentRef, Presence
+from ahcollector.departures.base import Departure, Departures
+from ahcollector.departures.memory import MemoryDepartures
+from ahcollector.presence.base import AgentRef, Presence, WatchRule
 from ahcollector.registry.base import AgentEntry, Put, Registry, everybody, token_entries
 from ahwire import AgentRecord
 from ahwire.hub import AgentState
@@ -91,7 +109,10 @@ class Directory:
         clock: Dates changes.
         interval_seconds: How often an agent sends that has not yet told its own interval; None:
             the presence's own default.
+        rules: Returns what is set for a company's agents (`CompanySettingsCache.watch_rule`); None:
+            nothing is.
         followers: Told of agents that go away.
+        departures: Told of servers and companies that do; in memory by default.
     """
 
     def __init__(
@@ -102,14 +123,18 @@ class Directory:
         negative: NegativeCache,
         clock: AsyncClock,
         interval_seconds: float | None = None,
+        rules: Callable[[str], WatchRule] | None = None,
         followers: tuple[Follower, ...] = (),
+        departures: Departures | None = None,
     ) -> None:
         self._registry = registry
         self._presence = presence
         self._negative = negative
         self._clock = clock
         self._interval_seconds = interval_seconds
+        self._rules = rules
         self._followers = followers
+        self._departures = departures if departures is not None else MemoryDepartures()
 
     async def put(self, record: AgentRecord, *, renewal: bool = False) -> Put:
         """Take a record; what is older than the known one changes nothing.
@@ -117,7 +142,8 @@ class Directory:
         `renewal` as in `Registry.put`.
 
         Raises:
-            RegistryError, PresenceError: Not taken, or not followed; may be repeated.
+            RegistryError, PresenceError, DeparturesError: Not taken, or not followed; may be
+                repeated.
         """
         now = self._clock.time()
         put = await self._registry.put(record, now=now, renewal=renewal)
@@ -130,9 +156,10 @@ class Directory:
             if put.before is not None and put.before.agent != agent:
                 # It moved to another company or server: nothing of it may stay in the old one.
                 await self._presence.remove(agent.agent_id, now, REASON_REMOVED)
-            await self._presence.ensure(agent, now, self._interval_seconds)
+            await self._ensure(agent, now)
         else:
             await self._gone(agent, now)
+        await self._note_emptied(put)
         if put.before is None or put.before.record.state is not put.after.record.state:
             _log_change(put.after)
         return put
@@ -143,14 +170,18 @@ class Directory:
         entry = await self._registry.revoke(agent_id, now=now)
         if entry is not None:
             await self._gone(entry.agent, now)
+            await self._note_if_empty(entry.agent.company_id, entry.agent.server_id)
             _log_change(entry)
         return entry
 
     async def delete_server(self, company_id: str, server_id: str) -> tuple[AgentRef, ...]:
         """Forget a server's agents and return whom; may be repeated, as `delete_company`."""
+        await self._note(company_id, server_id, keeps_series=False)
         for entry in await self._registry.by_server(company_id, server_id):
             await self._gone(entry.agent, self._clock.time())
-        return await self._all_gone(await self._registry.delete_server(company_id, server_id))
+        gone = await self._all_gone(await self._registry.delete_server(company_id, server_id))
+        await self._note(company_id, server_id, keeps_series=False)
+        return gone
 
     async def delete_company(self, company_id: str) -> tuple[AgentRef, ...]:
         """Forget a company's agents and return whom.
@@ -158,10 +189,13 @@ class Directory:
         Presence ends its watch first: when this call does not end, everybody it has not yet
         forgotten is still in the registry, and repeating it leaves nobody watched for ever.
         """
+        await self._note(company_id, None, keeps_series=False)
         async for entry in everybody(self._registry, company_id):
             await self._gone(entry.agent, self._clock.time())
         # And once more: some may have been heard in between.
-        return await self._all_gone(await self._registry.delete_company(company_id))
+        gone = await self._all_gone(await self._registry.delete_company(company_id))
+        await self._note(company_id, None, keeps_series=False)
+        return gone
 
     async def delete_orphan(self, orphan: AgentEntry) -> bool:
         """Forget an agent that the hub lists no more; False when it changed meanwhile, and stays.
@@ -170,16 +204,18 @@ class Directory:
         there when it is used again.
         """
         agent, now = orphan.agent, self._clock.time()
+        await self._note_if_empty(agent.company_id, agent.server_id, without=agent.agent_id)
         await self._presence.remove(agent.agent_id, now, REASON_REMOVED)
         gone = await self._registry.delete_agent(
             agent.agent_id, newest_version=orphan.newest_version
         )
         if gone is not None:
             await self._gone(gone, now)
+            await self._note_if_empty(gone.company_id, gone.server_id)
             return True
         known = await self._registry.get(agent.agent_id)
         if known is not None and known.record.state is AgentState.ACTIVE:
-            await self._presence.ensure(known.agent, now, self._interval_seconds)
+            await self._ensure(known.agent, now)
         return False
 
     async def ensure_all(self, agents: Iterable[AgentRef]) -> None:
@@ -190,7 +226,7 @@ class Directory:
         """
         now = self._clock.time()
         for agent in agents:
-            await self._presence.ensure(agent, now, self._interval_seconds)
+            await self._ensure(agent, now)
 
     async def ensure_known(self) -> int:
         """Make sure that presence watches every active agent of the registry; return how many.
@@ -200,7 +236,7 @@ class Directory:
         count = 0
         async for entry in everybody(self._registry):
             if entry.record.state is AgentState.ACTIVE:
-                await self._presence.ensure(entry.agent, self._clock.time(), self._interval_seconds)
+                await self._ensure(entry.agent, self._clock.time())
                 count += 1
         return count
 
@@ -224,9 +260,53 @@ class Directory:
                     ended += 1
         return ended
 
+    async def _ensure(self, agent: AgentRef, now: float) -> None:
+        rule = None if self._rules is None else self._rules(agent.company_id)
+        await self._presence.ensure(agent, now, self._interval_seconds, rule=rule)
+
     async def _is_stray(self, agent_id: str) -> bool:
         entry = await self._registry.get(agent_id)
         return entry is None or entry.record.state is not AgentState.ACTIVE
+
+    async def _note_emptied(self, put: Put) -> None:
+        """Note the servers that a record which was taken may have left without an agent."""
+        if put.before is None:
+            return
+        agent, before = put.after.agent, put.before.agent
+        if before != agent:
+            await self._note_if_empty(before.company_id, before.server_id)
+        if put.after.record.state is AgentState.REVOKED:
+            await self._note_if_empty(agent.company_id, agent.server_id)
+
+    async def _note_if_empty(
+        self, company_id: str, server_id: str, *, without: str | None = None
+    ) -> None:
+        """Note that a server left when none of its agents may send, `without` one of them."""
+        entries = [
+            entry
+            for entry in await self._registry.by_server(company_id, server_id)
+            if entry.agent.agent_id != without
+        ]
+        if any(entry.record.state is not AgentState.REVOKED for entry in entries):
+            return
+        if entries and without is None:
+            emptied_at = max(entry.revoked_at or 0.0 for entry in entries)
+            left = await self._departures.of([(company_id, server_id)])
+            known = left.get((company_id, server_id))
+            if known is not None and known.at_ms >= int(emptied_at * 1000):
+                # A revocation that is told again, as each full sync does, ends nothing once more.
+                return
+        await self._note(company_id, server_id, keeps_series=True)
+
+    async def _note(self, company_id: str, server_id: str | None, *, keeps_series: bool) -> None:
+        await self._departures.note(
+            Departure(
+                company_id=company_id,
+                server_id=server_id,
+                at=self._clock.time(),
+                keeps_series=keeps_series,
+            )
+        )
 
     async def _all_gone(self, agents: tuple[AgentRef, ...]) -> tuple[AgentRef, ...]:
         now = self._clock.time()

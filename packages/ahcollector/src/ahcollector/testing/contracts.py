@@ -24,6 +24,8 @@ What a suite has to be given:
 * `BudgetStoreContract` and `AlertStateContract`: ``new()``, an empty store, and ``reopen(store)``.
 * `DeadBatchesContract`: ``new(*, letters_max, bytes_max, retention_seconds)``, one that holds
   nothing, with these bounds, and ``reopen(dead)``.
+* `DeparturesContract`: ``new(*, keep_seconds, departures_max)``, one that remembers nobody, with
+  these bounds, and ``reopen(departures)``.
 
 `reopen` returns what another process finds where the given one wrote; a kill came between them.
 """
@@ -33,6 +35,7 @@ from ahcollector.testing._contracts import (
     BudgetStoreContract,
     BusContract,
     DeadBatchesContract,
+    DeparturesContract,
     OutboxContract,
     PresenceContract,
     RegistryContract,
@@ -44,6 +47,7 @@ __all__ = [
     "BudgetStoreContract",
     "BusContract",
     "DeadBatchesContract",
+    "DeparturesContract",
     "OutboxContract",
     "PresenceContract",
     "RegistryContract",

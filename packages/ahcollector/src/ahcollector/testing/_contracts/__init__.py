@@ -13,6 +13,7 @@ from ahcollector.testing._contracts.alerts import AlertStateContract
 from ahcollector.testing._contracts.budget import BudgetStoreContract
 from ahcollector.testing._contracts.bus import BusContract
 from ahcollector.testing._contracts.dead_batches import DeadBatchesContract
+from ahcollector.testing._contracts.departures import DeparturesContract
 from ahcollector.testing._contracts.outbox import OutboxContract
 from ahcollector.testing._contracts.presence import PresenceContract
 from ahcollector.testing._contracts.registry import RegistryContract
@@ -23,6 +24,7 @@ __all__ = [
     "BudgetStoreContract",
     "BusContract",
     "DeadBatchesContract",
+    "DeparturesContract",
     "OutboxContract",
     "PresenceContract",
     "RegistryContract",

@@ -1,0 +1,88 @@
+"""The departures of one process."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping
+
+from ahcollector.departures.base import (
+    DEPARTURES_MAX,
+    KEEP_SECONDS,
+    Departure,
+    Left,
+    ServerKey,
+    later,
+)
+
+__all__ = ["MemoryDepartures"]
+
+
+class MemoryDepartures:
+    """`Departures` in a dictionary; they end with the process, as a bus in memory does.
+
+    Args:
+        keep_seconds: How long a departure is remembered.
+        departures_max: How many are.
+    """
+
+    def __init__(
+        self, *, keep_seconds: float = KEEP_SECONDS, departures_max: int = DEPARTURES_MAX
+    ) -> None:
+        if departures_max < 1 or not keep_seconds > 0:
+            raise ValueError(
+                f"departures_max is {departures_max} and keep_seconds {keep_seconds:g}: at least "
+                "one departure must be remembered, for some time"
+            )
+        self._keep_ms = int(keep_seconds * 1000)
+        self._departures_max = departures_max
+        self._left: OrderedDict[tuple[str, str | None], Left] = OrderedDict()
+        self._noted = 0
+
+    def __len__(self) -> int:
+        """Return how many are remembered."""
+        return len(self._left)
+
+    async def note(self, departure: Departure) -> None:
+        """Remember a departure."""
+        self.take(departure.company_id, departure.server_id, departure.left)
+
+    async def of(self, servers: Collection[ServerKey]) -> Mapping[ServerKey, Left]:
+        """Return when servers left."""
+        if not self._left:
+            return {}
+        found = (
+            (key, later(self._left.get((key[0], None)), self._left.get(key))) for key in servers
+        )
+        return {key: left for key, left in found if left is not None}
+
+    async def version(self) -> str:
+        """Return how often something was noted."""
+        return str(self._noted)
+
+    def is_news(self, departure: Departure) -> bool:
+        """Return whether a departure says what is not known."""
+        known = self._left.get((departure.company_id, departure.server_id))
+        return later(known, departure.left) != known
+
+    def take(self, company_id: str, server_id: str | None, left: Left) -> None:
+        """Remember what is known of somebody besides what was."""
+        key = (company_id, server_id)
+        known = self._left.get(key)
+        merged = later(known, left)
+        assert merged is not None, "there is one of them"
+        if merged == known:
+            return
+        self._left[key] = merged
+        self._left.move_to_end(key)
+        self._noted += 1
+        while len(self._left) > 1:
+            oldest = next(iter(self._left.values()))
+            is_old = oldest.at_ms < merged.at_ms - self._keep_ms
+            if not is_old and len(self._left) <= self._departures_max:
+                break
+            self._left.popitem(last=False)
+
+    def all(self) -> Iterator[tuple[str, str | None, Left]]:
+        """Yield what is remembered, in the order in which it was noted."""
+        for (company_id, server_id), left in self._left.items():
+            yield company_id, server_id, left
