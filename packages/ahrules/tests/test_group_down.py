@@ -51,7 +51,7 @@ class Company:
         self.agents, self.settings = agents, settings
         self.log = []
 
-    def step(self, seconds, *, down=(), up=(), events=()):
+    def step(self, seconds, *, down=(), up=(), events=(), more_follow=False):
         """`told`/`hidden` with each event that came in, then what came besides."""
         now = at(seconds)
         events = [
@@ -65,6 +65,7 @@ class Company:
             settings=self.settings,
             company_agents=self.agents,
             now=now,
+            more_follow=more_follow,
         )
         self.state = done.state
         self.log += [*done.events, *done.drafts]
@@ -215,6 +216,29 @@ def test_a_group_of_more_than_a_thousand_names_the_first_thousand_and_counts_all
     assert group.labels["members_count"] == 1_500
     assert group.labels["members"] == names(501, 1_500), "by when they went down, then by id"
     assert group.event(event_id=company.log[0].event_id, seq=1).labels == group.labels
+
+
+def test_a_moment_in_several_steps_tells_the_group_at_once_and_who_joined_with_the_last_of_them():
+    company = Company(agents=60)
+    assert company.step(0, down=names(1, 20), more_follow=True)[-1] == f"group.down {KEY} 20"
+    assert company.step(0, down=names(21, 40), more_follow=True)[-1].startswith("hidden agent.down")
+    assert company.state.group.untold
+    company.state = GroupDownState.restore(json.loads(json.dumps(company.state.snapshot())))
+    assert company.step(0, down=names(41, 50))[-1] == f"group.down {KEY} 50"
+    assert not company.state.group.untold
+    assert company.step(1) == []
+
+
+def test_who_joined_is_told_also_when_nothing_followed_and_never_after_the_groups_end():
+    company = Company(agents=60)
+    company.step(0, down=names(1, 20))
+    company.step(0, down=names(21, 40), more_follow=True)
+    assert company.step(10) == [f"group.down {KEY} 40"]
+    assert company.step(10) == []
+    company.step(20, down=names(41, 42), more_follow=True)
+    ended = company.step(30, up=names(1, 40))
+    assert ended[-3:] == [f"group.up {KEY} 2", "agent.down a0041", "agent.down a0042"]
+    assert company.step(40) == []
 
 
 def test_the_same_events_again_change_nothing_and_go_out_as_before():
@@ -465,6 +489,32 @@ def test_a9_a10_the_machine_says_what_a_look_through_the_whole_past_says(script)
         events = [event(kind, agent, second) for kind, agent in changes]
         assert keyless(company.step(second, events=events)) == expected
         company.state = GroupDownState.restore(json.loads(json.dumps(company.state.snapshot())))
+
+
+@given(scripts, st.data())
+def test_in_how_many_steps_a_moment_comes_changes_no_state_and_only_the_lists(script, data):
+    """Each list but the last of a moment is left out; who is hidden, and each end, is the same."""
+    one, many, second = Company(), Company(), 0
+    for pause, plan, settings, agents in script:
+        second += pause
+        for company in (one, many):
+            company.agents, company.settings = agents, settings or company.settings
+        states = one.state.recent if one.state.group is None else one.state.group.members
+        changes = list(changes_of(plan, lambda agent, states=states: agent in states))
+        events = [event(kind, agent, second) for kind, agent in changes]
+        more = data.draw(st.booleans())
+        told, deferred = (
+            one.step(second, events=events),
+            many.step(second, events=events, more_follow=more),
+        )
+        late = many.step(second)
+        assert [line for line in told if not line.startswith("group.down")] == [
+            line for line in deferred if not line.startswith("group.down")
+        ]
+        assert [line for line in told if line.startswith("group.down")] == [
+            line for line in deferred + late if line.startswith("group.down")
+        ]
+        assert many.state == one.state
 
 
 class Reader:

@@ -10,7 +10,8 @@ judgement, so that a group names all that are known when it forms:
 | none  | downs; with them at least `min` and      | group | group.down with all of the window; |
 |       | `ratio` in the window                    |       | this step's suppressed under it    |
 | group | downs                                    | group | suppressed under it; one           |
-|       |                                          |       | group.down of the same key         |
+|       |                                          |       | group.down of the same key, with   |
+|       |                                          |       | the last step of the moment        |
 | group | ups, at least `min` members still down   | group | ups as their downs                 |
 | group | fewer than `min` members still down,     | none  | group.up; for each of them one     |
 |       | this step's with them, or `enabled` is   |       | agent.down, `group_ended`; this    |
@@ -44,6 +45,7 @@ from typing import Any, Final, Self
 import attrs
 from attrs import field, frozen
 
+from ahrules._down_times import copied, first, newest
 from ahrules._draft import EventDraft
 from ahrules._moments import check_aware
 from ahrules._reading import shown
@@ -62,7 +64,7 @@ from ahrules._snapshots import (
     time_to_json,
     unique,
 )
-from ahwire.hub import Event, EventSeverity, EventType, GroupDownSettings, JsonValue
+from ahwire.hub import Event, EventSeverity, EventType, GroupDownSettings
 from ahwire.limits import MAX_GROUP_MEMBERS
 
 __all__ = [
@@ -106,11 +108,13 @@ class DownGroup:
         key: Its `group_key`; no two groups of a company share one.
         formed_at: When it formed.
         members: Those who are down, by agent id.
+        untold: Whether some of them joined since the list was told.
     """
 
     key: str
     formed_at: datetime
     members: Members = field(hash=False)
+    untold: bool = False
 
 
 @frozen(kw_only=True)
@@ -142,6 +146,7 @@ class GroupDownState:
                 "key": group.key,
                 "formed_at": time_to_json(group.formed_at),
                 "members": _members_to_json(group.members),
+                "untold": group.untold,
             },
         }
 
@@ -185,10 +190,12 @@ def observe_agents(
     settings: GroupDownSettings,
     company_agents: int,
     now: datetime,
+    more_follow: bool = False,
 ) -> GroupDownStep:
     """Take what happened to agents of a company at one moment; see the module's text.
 
-    Also without events, when the settings changed: a group may end by that.
+    Also without events: when the settings changed, as a group may end by that, and to tell who
+    joined when nothing followed after all.
 
     Args:
         state: What is kept of the company.
@@ -197,6 +204,8 @@ def observe_agents(
         settings: The company's, as they are now.
         company_agents: How many agents the company has.
         now: When groups begin and end: an aware datetime.
+        more_follow: Whether there may be more of this moment. Then the list of a group that grew is
+            told by the next step without it, once for all of them.
 
     Raises:
         InstantError: `now` is naive.
@@ -207,7 +216,7 @@ def observe_agents(
     for event in events:
         work.take(event, settings.window_seconds)
     if state.group is not None:
-        return work.judge_group(state.group, settings, now)
+        return work.judge_group(state.group, settings, now, more_follow=more_follow)
     return work.judge_recent(settings, company_agents, now)
 
 
@@ -217,7 +226,7 @@ class _Work:
     def __init__(self, state: GroupDownState) -> None:
         self._state = state
         self._group = state.group
-        self._members = dict(state.recent if state.group is None else state.group.members)
+        self._members = copied(state.recent if state.group is None else state.group.members)
         self._events: list[Event] = []
         # Where the agent.down stands of those who went down in this step and still are. How it goes
         # out is judged at the end.
@@ -271,12 +280,16 @@ class _Work:
                 )
 
     def judge_group(
-        self, group: DownGroup, settings: GroupDownSettings, now: datetime
+        self, group: DownGroup, settings: GroupDownSettings, now: datetime, *, more_follow: bool
     ) -> GroupDownStep:
         """End the group, tell who joined it, or neither."""
         if settings.enabled and len(self._members) >= settings.min:
-            group = attrs.evolve(group, members=self._join(self._members))
-            drafts = (self._tell(group, EventType.GROUP_DOWN, now),) if self._fresh else ()
+            grew = group.untold or bool(self._fresh)
+            group = attrs.evolve(
+                group, members=self._join(self._members), untold=grew and more_follow
+            )
+            tells = grew and not more_follow
+            drafts = (self._tell(group, EventType.GROUP_DOWN, now),) if tells else ()
             return self._step(attrs.evolve(self._state, group=group), drafts)
         left = {
             agent: attrs.evolve(member, told=True)
@@ -284,10 +297,10 @@ class _Work:
             if agent not in self._fresh
         }
         group = attrs.evolve(group, members=MappingProxyType(left))
-        recent = _newest(self._members | left, settings.window_seconds)
+        recent = newest(self._members | left, settings.window_seconds)
         again = (
             EventDraft.again(member.event, occurred_at=now, reason=_REASON)
-            for _, member in _in_order(left)
+            for _, member in first(left, len(left))
         )
         ended = (self._tell(group, EventType.GROUP_UP, now), *again)
         return self._step(attrs.evolve(self._state, group=None, recent=recent), ended)
@@ -296,7 +309,7 @@ class _Work:
         self, settings: GroupDownSettings, company_agents: int, now: datetime
     ) -> GroupDownStep:
         """Form a group, or not."""
-        recent = _newest(self._members, settings.window_seconds)
+        recent = newest(self._members, settings.window_seconds)
         count = len(recent)
         # A size from before these agents came is too small; a division by it must not be by 0.
         share = count / max(company_agents, count, 1)
@@ -323,7 +336,7 @@ class _Work:
 
     def _tell(self, group: DownGroup, kind: EventType, now: datetime) -> EventDraft:
         ended = kind is EventType.GROUP_UP
-        named: list[JsonValue] = [agent for agent, _ in _in_order(group.members)]
+        named = first(group.members, MAX_GROUP_MEMBERS)
         return EventDraft(
             type=kind,
             occurred_at=now,
@@ -333,29 +346,10 @@ class _Work:
             duration_seconds=max(0.0, (now - group.formed_at).total_seconds()) if ended else None,
             group_key=group.key,
             labels={
-                "members": named[:MAX_GROUP_MEMBERS],
+                "members": [agent for agent, _ in named],
                 "members_count": len(group.members),
             },
         )
-
-
-def _newest(members: Members, window_seconds: float) -> Members:
-    """Return those who went down within the window that ends with the newest down."""
-    newest = max((member.event.occurred_at for member in members.values()), default=None)
-    if newest is None:
-        return _NOBODY
-    return MappingProxyType(
-        {
-            agent: member
-            for agent, member in members.items()
-            if (newest - member.event.occurred_at).total_seconds() <= window_seconds
-        }
-    )
-
-
-def _in_order(members: Members) -> list[tuple[str, GroupMember]]:
-    """Return members by when they went down, then by id."""
-    return sorted(members.items(), key=lambda pair: (pair[1].event.occurred_at, pair[0]))
 
 
 def _members_to_json(members: Members) -> list[Any]:
@@ -375,6 +369,7 @@ def _group_from_json(data: object, company_id: str) -> DownGroup:
         key=text_from_json(field_from_json(data, "key")),
         formed_at=time_from_json(field_from_json(data, "formed_at")),
         members=_members_from_json(field_from_json(data, "members"), company_id),
+        untold=flag_from_json(field_from_json(data, "untold", default=False)),
     )
 
 
