@@ -62,6 +62,7 @@ def test_ahrules_exports_exactly_these_names():
         "TransitionKind",
         "TransitionReason",
         "Unit",
+        "Unjudged",
         "UnknownZoneError",
         "batch_key",
         "bucket",

@@ -66,6 +66,7 @@ from ahrules.threshold import (
     Transition,
     TransitionKind,
     TransitionReason,
+    Unjudged,
     read_threshold_rules,
     series_key,
 )
@@ -126,6 +127,7 @@ __all__ = [
     "TransitionKind",
     "TransitionReason",
     "Unit",
+    "Unjudged",
     "UnknownZoneError",
     "batch_key",
     "bucket",

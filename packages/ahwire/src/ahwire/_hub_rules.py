@@ -95,18 +95,21 @@ class LabelMatcher(JsonContract):
 class ThresholdRule(JsonContract):
     """When a series of a server becomes an alert.
 
+    No number of seconds is above 31,622,400 (366 days).
+
     Attributes:
-        version: rises with each change of the rule.
+        version: rises with each change of the rule; at least 0.
         company_id: None: every company.
         servers: ids or globs; None: every server. Never empty.
         matchers: all must hold.
         metric: name of the metric.
-        agg_seconds: window of the aggregation; there unless `agg` is last.
+        agg_seconds: window of the aggregation, from 1 on; there unless `agg` is last.
+        threshold: any number that a double holds, as is `resolve_threshold`.
         resolve_threshold: where an alert ends; None: at the threshold.
-        for_seconds: how long the condition must hold.
-        keep_firing_seconds: how long an alert stays after the condition is over.
-        reminder_seconds: how often an alert is told again; None: never.
-        no_data_after_seconds: silence that counts as no data; None: the collector's own.
+        for_seconds: how long the condition must hold; 0: not at all.
+        keep_firing_seconds: how long an alert stays after the condition is over; 0: not at all.
+        reminder_seconds: how often an alert is told again, from 1 on; None: never.
+        no_data_after_seconds: silence that counts as no data, from 1 on; None: the collector's own.
         labels: put on the rule's events.
     """
 
@@ -124,7 +127,7 @@ class ThresholdRule(JsonContract):
     agg_seconds: float | None = field(
         default=None,
         converter=check.as_float,
-        validator=optional(check.number(least=0, most=_SECONDS_MAX)),
+        validator=optional(check.number(least=1, most=_SECONDS_MAX)),
     )
     op: ThresholdOp = field(validator=check.instance(ThresholdOp))
     threshold: float = field(converter=check.as_number, validator=check.number())
@@ -166,8 +169,8 @@ class ThresholdRule(JsonContract):
     enabled: bool = field(default=True, validator=check.boolean)
 
     def __attrs_post_init__(self) -> None:
-        if self.agg is not Aggregation.LAST and not self.agg_seconds:
-            reason = f"is missing or 0; {self.agg} is taken over a window"
+        if self.agg is not Aggregation.LAST and self.agg_seconds is None:
+            reason = f"is missing; {self.agg} is taken over a window"
             raise DecodeError(field="agg_seconds", reason=reason)
 
 

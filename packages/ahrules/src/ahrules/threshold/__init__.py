@@ -5,6 +5,7 @@ from ahrules.threshold._rules import read_threshold_rules
 from ahrules.threshold._series import Series, series_key
 from ahrules.threshold._tracked import EvaluatorBounds
 from ahrules.threshold._transition import Transition, TransitionKind, TransitionReason
+from ahrules.threshold._unjudged import Unjudged
 from ahrules.threshold._watch import AlertState
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Transition",
     "TransitionKind",
     "TransitionReason",
+    "Unjudged",
     "read_threshold_rules",
     "series_key",
 ]

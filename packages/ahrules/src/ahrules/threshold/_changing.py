@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 import attrs
 
-from ahrules.threshold._registry import Registry, added_rules
-from ahrules.threshold._rules import Compiled, RuleBook
+from ahrules.threshold._book import RuleBook
+from ahrules.threshold._registry import Registry
+from ahrules.threshold._rules import Compiled
 from ahrules.threshold._telling import Teller, why_gone
 from ahrules.threshold._tracked import NEVER, Tracked
 from ahrules.threshold._transition import Transition, TransitionReason
@@ -47,13 +48,13 @@ class RuleChange:
                 watch for watch in tracked.watches if self._stays(tracked, watch, told)
             ]
             tracked.due_at = NEVER
+        added = book.added(before)
         # Only then, so that no series takes the room of one that is watched already.
         for tracked in registry:
             if tracked.series.name not in book.by_metric:
                 registry.leave(tracked)
                 continue
-            added = added_rules(book, before, tracked.series.name)
-            registry.adopt(tracked, added, self._born_at)
+            registry.adopt_added(tracked, added, self._born_at)
         return told
 
     def _stays(self, tracked: Tracked, watch: Watch, told: list[Transition]) -> bool:
@@ -71,7 +72,7 @@ class RuleChange:
         # The alert was the old rule's; that it ended is the new one's doing.
         rule = old.rule if new is None else attrs.evolve(old.rule, version=new.rule.version)
         self._teller.close(tracked, watch, reason, self._now, told, rule=rule)
-        self._registry.release(watch)
+        self._registry.release(tracked, watch)
         return False
 
     def _move(self, tracked: Tracked, watch: Watch, new: Compiled) -> None:

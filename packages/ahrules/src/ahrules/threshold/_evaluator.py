@@ -16,21 +16,24 @@ import attrs
 
 from ahrules._arguments import expect, refuse, unix_seconds
 from ahrules._ruleset import RuleError
+from ahrules.threshold._book import empty_book, make_book
 from ahrules.threshold._changing import RuleChange
-from ahrules.threshold._registry import Registry, empty_book
+from ahrules.threshold._registry import Registry
 from ahrules.threshold._restoring import Restored
-from ahrules.threshold._rules import Compiled, make_book
+from ahrules.threshold._rules import Compiled
 from ahrules.threshold._series import Series
 from ahrules.threshold._snapshot import encode
 from ahrules.threshold._telling import Teller, cause
-from ahrules.threshold._tracked import NEVER, EvaluatorBounds, Tracked
+from ahrules.threshold._ticking import Ticker
+from ahrules.threshold._tracked import EvaluatorBounds, Tracked
 from ahrules.threshold._transition import Transition, TransitionKind, TransitionReason
+from ahrules.threshold._unjudged import Unjudged
 from ahrules.threshold._watch import AlertState, Watch
 from ahrules.threshold._window import Window
 from ahwire.hub import ThresholdRule
 
 _OK = AlertState.OK
-_GOLDEN = 0.6180339887498949
+_WINDOW_POINTS_A_STEP = 32
 
 
 class Evaluator:
@@ -66,15 +69,9 @@ class Evaluator:
                 raise ValueError(f"{name} is {seconds}; it must be a number above 0")
         self.company_id = company_id
         self._no_data_after = no_data_after_seconds
-        self._blind = blind_seconds
-        self._idle = idle_seconds
         self._registry = Registry(bounds or EvaluatorBounds(), empty_book())
         self._teller = Teller(company_id)
-        self._now = NEVER
-        self._start = NEVER
-        self._spread = 0.0
-        # Watches whose alert opened before the first tick: how late that was is not known yet.
-        self._opened_early: set[Watch] = set()
+        self._ticker = Ticker(self._teller, blind_seconds=blind_seconds, idle_seconds=idle_seconds)
 
     # ------------------------------------------------------------------------------ what is told
 
@@ -107,14 +104,14 @@ class Evaluator:
         host = registry.hosts.get(server)
         tracked = host.series.get(series.key) if host is not None else None
         if tracked is not None and not tracked.watches:
-            tracked.pass_by(self._now)
+            tracked.pass_by(self._ticker.now)
             return []
         if value is None or not _is_data(ts, value):
             registry.drops["not_finite"] += 1
             return []
         if tracked is None:
             expect("server", server, str, "give the server's id")
-            tracked = registry.admit(server, series, self._now)
+            tracked = registry.admit(server, series, self._ticker.now)
             if tracked is None or not tracked.watches:
                 return []
         if ts <= tracked.last_ts:
@@ -138,27 +135,18 @@ class Evaluator:
         Raises:
             TypeError, ValueError: `now` is no finite number; nothing changed.
         """
-        now = unix_seconds("now", now)
-        is_start = not self._now <= now <= self._now + self._blind
-        if is_start:
-            self._start = now
-        if now < self._now:
-            self._registry.turn_back(now)
-        self._now = now
-        for watch in self._opened_early:
-            watch.pass_reminders(now)
-        self._opened_early.clear()
-        told: list[Transition] = []
-        gone = [
-            tracked
-            for host in self._registry.hosts.values()
-            for tracked in host.series.values()
-            if (is_start or tracked.due_at <= now) and self._look(tracked, now, told)
-        ]
-        for tracked in gone:
-            self._registry.leave(tracked)
-        self._registry.adopt_short(now)
-        return told
+        return [told for step in self.tick_steps(now, work_max=inf) for told in step]
+
+    def tick_steps(self, now: float, *, work_max: float = 2_000) -> Iterator[list[Transition]]:
+        """Do what `tick` does, and yield what is told in steps of so much `work`.
+
+        Nothing else is asked of the evaluator between two steps. Left in between, the next tick
+        takes up what was not looked at.
+
+        Raises:
+            TypeError, ValueError: `now` is no finite number; nothing changed.
+        """
+        return self._ticker.steps(self._registry, unix_seconds("now", now), work_max)
 
     def set_rules(self, rules: Iterable[ThresholdRule], now: float) -> list[Transition]:
         """Take these rules and no others, and tell which alerts that ends.
@@ -178,7 +166,7 @@ class Evaluator:
             no_data_after_seconds=self._no_data_after,
             before=self._registry.book.rules,
         )
-        return RuleChange(self._registry, self._teller, now=now, born_at=self._now).to(book)
+        return RuleChange(self._registry, self._teller, now=now, born_at=self._ticker.now).to(book)
 
     def forget(self, server: str, now: float) -> list[Transition]:
         """Take a server away: its alerts are resolved with `forgotten`, its series leave.
@@ -216,11 +204,34 @@ class Evaluator:
     def drops(self) -> Mapping[str, int]:
         """What was not taken since the start, by reason.
 
-        Points: `not_finite`, `late`, `window_points_max` (left a window early). New series:
-        `series_max`, `key_chars_max`, `key_chars_total_max`, `not_utf8` (counted at each of their
-        points), `rule_series_max` (one rule does not watch one series).
+        Points: `not_finite`, `late`, `window_points_max` (left a window early), `rule_failed` (a
+        rule raised: it moved nothing, the others were judged). New series: `series_max`,
+        `key_chars_max`, `key_chars_total_max`, `not_utf8` (counted at each of their points),
+        `rule_series_max` (one rule does not watch one series), `series_rules_max`,
+        `series_watches_max`, `watches_max` (a rule and those behind it do not watch one series).
         """
         return MappingProxyType(dict(self._registry.drops))
+
+    @property
+    def watches_count(self) -> int:
+        """How many rules over series are held: a rule counts once for each series it watches."""
+        return self._registry.watches
+
+    @property
+    def work(self) -> int:
+        """How much was done since the start: rules that were asked of a series or judged.
+
+        For who has other things to do and wants to know when to pause. A point costs at most the
+        bounds' `series_rules_max` and `series_watches_max`, windows a little more.
+        """
+        return self._registry.work
+
+    def take_unjudged(self) -> tuple[Unjudged, ...]:
+        """Return which rules did not judge which series since this was asked last.
+
+        The first series of each rule and reason, at most 20; `drops` counts all.
+        """
+        return self._registry.take_unjudged()
 
     def state(self, rule_id: str, server: str, series_key: str) -> AlertState | None:
         """Return the state of a rule over a series; None: it does not watch it."""
@@ -279,8 +290,7 @@ class Evaluator:
         registry = Registry(old.bounds, found.book)
         registry.epoch, registry.drops = old.epoch + 1, old.drops
         self._registry = registry
-        self._now = self._start = NEVER
-        self._opened_early.clear()
+        self._ticker.begin_anew()
         for tracked in found.count():
             registry.place(tracked)
 
@@ -299,7 +309,7 @@ class Evaluator:
         book = attrs.evolve(found.book, disabled=before.disabled, refused=before.refused)
         registry.book = book
         registry.epoch += found.has_new_rules
-        registry.merge(found.count(), before, self._now)
+        registry.merge(found.count(), before, self._ticker.now)
 
     # ------------------------------------------------------------------------------------- pieces
 
@@ -308,26 +318,26 @@ class Evaluator:
         last_ts = tracked.last_ts
         tracked.last_ts = ts
         tracked.last_value = value
-        tracked.heard_at = self._now
+        tracked.heard_at = self._ticker.now
+        self._registry.work += len(tracked.watches)
         told: list[Transition] = []
         for watch in tracked.watches:
             rule = watch.rule
             seen = value
-            if watch.window is not None:
-                seen = self._aggregate(watch, watch.window, ts, value)
-                if isnan(seen):
+            try:
+                if watch.window is not None:
+                    seen = self._aggregate(watch, watch.window, ts, value)
+                    if isnan(seen):
+                        continue
+                if watch.state is _OK and not rule.compare(seen, rule.threshold):
+                    watch.value = seen  # as nearly always
                     continue
-            if watch.state is _OK and not rule.compare(seen, rule.threshold):
-                watch.value = seen  # as nearly always
-                continue
-            moves = watch.judge(ts, seen, last_ts)
-            self._teller.tell(tracked, watch, moves, ts, told)
-            if moves and moves[-1].kind is TransitionKind.OPENED:
-                # An alert that begins in the past is told once, not once more as a reminder.
-                if self._now > NEVER:
-                    watch.pass_reminders(self._now)
-                else:
-                    self._opened_early.add(watch)
+                moves = watch.judge(ts, seen, last_ts)
+                self._teller.tell(tracked, watch, moves, ts, told)
+                if moves and moves[-1].kind is TransitionKind.OPENED:
+                    self._ticker.opened(watch)
+            except Exception as error:  # noqa: BLE001 - one rule stops no other
+                self._registry.note_failed(tracked, rule, error)
         return told
 
     def _take_late(self, tracked: Tracked, ts: float, value: float) -> list[Transition]:
@@ -340,6 +350,7 @@ class Evaluator:
 
     def _aggregate(self, watch: Watch, window: Window, ts: float, value: float) -> float:
         window.add(ts, value)
+        self._registry.work += len(window.values) // _WINDOW_POINTS_A_STEP
         drops = self._registry.drops
         if window.cut:
             drops["window_points_max"] += window.cut
@@ -348,37 +359,6 @@ class Evaluator:
         if isnan(seen):
             drops["not_finite"] += 1
         return seen
-
-    def _look(self, tracked: Tracked, now: float, told: list[Transition]) -> bool:
-        """Tell what a tick finds, set when to look again, and say whether the series leaves."""
-        quiet_from = max(tracked.last_ts, tracked.heard_at, self._start)
-        idle = self._idle
-        due_at = inf
-        teller = self._teller
-        seen_at = self._registry.hosts[tracked.server].seen_at
-        stays = False
-        for watch in tracked.watches:
-            after = watch.rule.no_data_after
-            idle = max(idle, after)
-            deadline = max(quiet_from, watch.born_at) + after
-            if now < deadline:
-                due_at = min(due_at, deadline)
-            elif seen_at < deadline:
-                due_at = now
-            else:
-                # A point that ends this silence cannot be followed by another one any earlier.
-                due_at = min(due_at, now + after)
-                teller.tell(tracked, watch, watch.fall_silent(now), now, told)
-            if watch.remind(now):
-                reminder = watch.told(TransitionKind.REMINDER, cause(watch))
-                told.append(teller.transition(tracked, watch, reminder, now))
-            due_at = min(due_at, watch.next_reminder_at())
-            stays = stays or watch.is_open
-        due_at = min(due_at, quiet_from + idle)
-        # Looking too early costs little; series that came together must not all be due together.
-        self._spread = (self._spread + _GOLDEN) % 1.0
-        tracked.due_at = due_at - (due_at - now) * self._spread / 2
-        return not stays and now >= quiet_from + idle
 
     def _restored(self, data: bytes, known: Mapping[str, Compiled]) -> Restored:
         return Restored(

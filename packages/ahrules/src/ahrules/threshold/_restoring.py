@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from ahrules._reading import shown
 from ahrules.errors import SnapshotError
-from ahrules.threshold._rules import Compiled, RuleBook, make_book
+from ahrules.threshold._book import RuleBook, make_book
+from ahrules.threshold._rules import Compiled
 from ahrules.threshold._snapshot import Document, read_document
 from ahrules.threshold._tracked import Tracked
 from ahwire.hub import ThresholdRule

@@ -2,13 +2,12 @@
 
 import json
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from attrs import define, frozen
+from attrs import define
 
-from ahrules._arguments import expect
 from ahrules._matchers import Test, compile_each
 from ahrules._patterns import Pattern, PatternError, compile_glob, is_glob
 from ahrules._ruleset import RuleError
@@ -124,7 +123,8 @@ def _resolve_fault(rule: ThresholdRule) -> FieldError | None:
     return FieldError("resolve_threshold", message)
 
 
-def _compile(rule: ThresholdRule, no_data_after_seconds: float) -> Compiled | RuleError:
+def compile_rule(rule: ThresholdRule, no_data_after_seconds: float) -> Compiled | RuleError:
+    """Return the rule ready to be asked, or what is wrong with it."""
     errors: list[FieldError] = []
     servers = rule.servers or ()
     globs = _globs(servers, errors)
@@ -151,69 +151,6 @@ def _compile(rule: ThresholdRule, no_data_after_seconds: float) -> Compiled | Ru
 def refused(rule: ThresholdRule, *errors: FieldError) -> RuleError:
     """Return what is wrong with a rule, beside its name."""
     return RuleError(tenant_id=rule.company_id or "", rule_id=rule.rule_id, errors=errors)
-
-
-@frozen(kw_only=True)
-class RuleBook:
-    """The rules of one company, made ready.
-
-    Attributes:
-        rules: Those that are enabled and can be used, by id.
-        disabled: Ids of those that are not enabled.
-        refused: Those that cannot be used, in the order they came.
-        by_metric: The rules again, by the metric they watch.
-    """
-
-    rules: Mapping[str, Compiled]
-    disabled: frozenset[str]
-    refused: tuple[RuleError, ...]
-    by_metric: Mapping[str, Sequence[Compiled]]
-
-
-def make_book(
-    rules: Iterable[ThresholdRule],
-    *,
-    company_id: str,
-    no_data_after_seconds: float,
-    before: Mapping[str, Compiled],
-) -> RuleBook:
-    """Make the company's rules ready; a rule that is as before stays the same object.
-
-    Other companies' rules are passed over. Of two rules with one id the first is taken.
-    """
-    found: dict[str, Compiled] = {}
-    disabled: set[str] = set()
-    faults: list[RuleError] = []
-    seen: set[str] = set()
-    for index, rule in enumerate(rules):
-        expect(
-            f"rules[{index}]", rule, ThresholdRule, "give a ThresholdRule, such as from_json reads"
-        )
-        if rule.company_id not in (None, company_id):
-            continue
-        rule_id = rule.rule_id
-        if rule_id in seen:
-            message = f"{rule_id!r} is given twice; the first is taken, give the other its own id"
-            faults.append(refused(rule, FieldError("rule_id", message)))
-            continue
-        seen.add(rule_id)
-        old = before.get(rule_id)
-        if not rule.enabled:
-            disabled.add(rule_id)
-        elif old is not None and old.rule == rule:
-            found[rule_id] = old
-        else:
-            made = _compile(rule, no_data_after_seconds)
-            if isinstance(made, RuleError):
-                faults.append(made)
-            else:
-                found[rule_id] = made
-    by_metric: dict[str, list[Compiled]] = {}
-    for compiled in found.values():
-        by_metric.setdefault(compiled.rule.metric, []).append(compiled)
-    return RuleBook(
-        rules=found, disabled=frozenset(disabled), refused=tuple(faults), by_metric=by_metric
-    )
 
 
 def read_threshold_rules(data: bytes) -> tuple[tuple[ThresholdRule, ...], tuple[RuleError, ...]]:

@@ -29,6 +29,7 @@ _FORMAT: Final = "ahrules.threshold"
 _VERSION: Final = 1
 _SERIES_FIELDS: Final = 7
 _WATCH_FIELDS: Final = 8
+_SERIES_WATCHES: Final = 4
 _HELD: Final = frozenset({AlertState.PENDING, AlertState.FIRING, AlertState.KEPT})
 _load: Final = json.JSONDecoder().decode
 _dump: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -74,6 +75,8 @@ def encode(
 ) -> Iterator[bytes]:
     """Yield the lines in parts of `series_max` series, each made when it is asked for.
 
+    Series that many rules watch make parts of fewer.
+
     Raises:
         SnapshotError: `epoch` is not what it was at the first part.
     """
@@ -88,10 +91,13 @@ def encode(
     }
     lines = [_dump(header)]
     count = crc = 0
+    room = series_max
     for tracked in series:
         lines.append(_dump(_series_row(tracked)))
         count += 1
-        if count % series_max == 0:
+        room -= max(1, len(tracked.watches) // _SERIES_WATCHES)
+        if room <= 0:
+            room = series_max
             part = _joined(lines)
             crc = zlib.crc32(part, crc)
             lines = []

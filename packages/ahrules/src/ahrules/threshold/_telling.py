@@ -2,7 +2,7 @@
 
 from types import MappingProxyType
 
-from ahrules.threshold._rules import RuleBook
+from ahrules.threshold._book import RuleBook
 from ahrules.threshold._tracked import NEVER, Tracked
 from ahrules.threshold._transition import Transition, TransitionKind, TransitionReason
 from ahrules.threshold._watch import AlertState, Told, Watch
@@ -82,6 +82,6 @@ def why_gone(book: RuleBook, rule_id: str) -> TransitionReason:
     """Why a rule is not in the book any more."""
     if rule_id in book.disabled:
         return TransitionReason.RULE_DISABLED
-    if any(error.rule_id == rule_id for error in book.refused):
+    if rule_id in book.refused_ids:
         return TransitionReason.RULE_REFUSED
     return TransitionReason.RULE_REMOVED

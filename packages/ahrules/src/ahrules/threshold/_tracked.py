@@ -19,6 +19,12 @@ class EvaluatorBounds:
     Attributes:
         series_max: Series, with or without an alert, whose metric a rule names.
         rule_series_max: Series that one rule watches.
+        watches_max: Rules over series in all: each rule counts once for each series that it
+            watches, and takes some 120 bytes there, its window not counted.
+        series_watches_max: Rules that watch one series: so many are judged for one point, all at
+            once. Those that come first are taken.
+        series_rules_max: Rules that a new series is asked for. None of those is counted that name
+            other servers or other values of a label than the series has.
         window_points_max: Points of one rule's window over one series, 16 bytes each; when there
             are more, the window reaches less far back.
         key_chars_max: Characters of a series' key; an event carries no longer ones.
@@ -27,6 +33,9 @@ class EvaluatorBounds:
 
     series_max: int = field(default=200_000, validator=validators.ge(1))
     rule_series_max: int = field(default=100_000, validator=validators.ge(1))
+    watches_max: int = field(default=500_000, validator=validators.ge(1))
+    series_watches_max: int = field(default=200, validator=validators.ge(1))
+    series_rules_max: int = field(default=5_000, validator=validators.ge(1))
     window_points_max: int = field(default=1_000, validator=validators.ge(1))
     key_chars_max: int = field(default=65_536, validator=validators.ge(1))
     key_chars_total_max: int = field(default=1 << 26, validator=validators.ge(1))

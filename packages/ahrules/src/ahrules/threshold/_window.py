@@ -65,7 +65,8 @@ class Window:
         """Take the newest point and let those leave that are too old beside it."""
         self._times.append(ts)
         self._values.append(value)
-        self._drop(bisect_right(self._times, ts - self._seconds))
+        # The newest one stays also where a double cannot tell the two times apart.
+        self._drop(bisect_right(self._times, ts - self._seconds, 0, len(self._times) - 1))
         self._bound()
 
     def add_late(self, ts: float, value: float) -> None:
