@@ -1,13 +1,15 @@
 """A whole server tells of thresholds and silent agents; what silences and groups make of both."""
 
 import uuid
+from datetime import datetime, timedelta
 
 import anyio
 import pytest
 from servers import running, until
 
 from ah_server.settings import settings_from
-from ah_server.wiring._alerting import _flapping
+from ah_server.wiring._companies import alert_settings, company_defaults, group_down_of
+from ahcollector.registry import CompanyDefaults
 from ahwire.hub import CompanySettings, EventType, GroupDownSettings
 
 pytestmark = pytest.mark.anyio
@@ -147,11 +149,70 @@ async def test_a_server_tells_of_thresholds_groups_and_silences_over_a_restart(t
 
 def test_settings_reach_the_flap_detector(tmp_path):
     def flapping(**alerting):
-        return _flapping(settings_from({"alerting": alerting}, {}).alerting)
+        return alert_settings(settings_from({"alerting": alerting}, {}).alerting).flapping
 
     assert flapping(flap_transitions=0) is None
     made = flapping(flap_transitions=3, flap_window_seconds=60, flap_stable_seconds=90)
     assert (made.changes, made.window_seconds, made.quiet_seconds) == (3, 60.0, 90.0)
+
+
+def test_settings_of_a_company_reach_what_judges_it_and_leave_the_others_alone():
+    """What is not set for it is as for all."""
+    own = {
+        "agent_interval_seconds": 60,
+        "down_min_seconds": 600,
+        "no_data_after_seconds": 900,
+        "flap_window_seconds": 77,
+        "group_down": {"min": 2},
+    }
+    alerting = {"flap_transitions": 3, "group_down": {"ratio": 0.9}, "companies": {}}
+    alerting["companies"] = {"acme": own, "bolt": {"flap_transitions": 0}}
+    made = settings_from({"alerting": alerting}, {}).alerting
+    general = GroupDownSettings(enabled=True, min=5, ratio=0.9, window_seconds=60.0)
+    acmes = GroupDownSettings(enabled=True, min=2, ratio=0.9, window_seconds=60.0)
+    assert company_defaults(made) == {
+        "acme": CompanyDefaults(interval_seconds=60.0, down_min_seconds=600.0, group_down=acmes),
+        "bolt": CompanyDefaults(group_down=general),
+    }
+    groups = group_down_of(made)
+    assert [groups(name) for name in ("acme", "bolt", "other")] == [acmes, general, general]
+    settings = alert_settings(made)
+    assert settings.of("other") == settings
+    assert settings.of("other").flapping.changes == 3
+    assert settings.of("acme").no_data_after_seconds == 900
+    assert settings.of("acme").flapping.window_seconds == 77
+    assert settings.of("bolt").flapping is None
+    assert settings.of("bolt").no_data_after_seconds == settings.no_data_after_seconds
+
+
+async def test_a_company_has_its_own_patience_with_silent_agents(tmp_path, data):
+    """The configuration's where the hub says nothing, the hub's as soon as it says something."""
+    patient, moody = (f"co-{uuid.uuid4().hex[:8]}" for _ in range(2))
+    companies = {patient: {"down_min_seconds": 3600}, moody: {"down_min_seconds": 3600}}
+    data = {**data, "alerting": {**data["alerting"], "companies": companies}}
+    async with running(tmp_path, company=patient, data=data) as server:
+        told = Told(server)
+        settings = server.assembly.hub.settings
+        await settings.put(moody, CompanySettings(down_min_seconds=1))
+        assert await server.send(await server.enrol("patient"), 1.0) == 202
+        server.company = "other"
+        assert await server.send(await server.enrol("usual"), 1.0) == 202
+        server.company = moody
+        token = await server.enrol("moody")
+
+        async def hears_the_hub():
+            assert await server.send(token, 1.0) == 202
+            reply = await server.admin_root("GET", f"presence?company_id={moody}")
+            (agent,) = reply.json()["agents"]
+            await anyio.sleep(0.3)
+            deadline, seen = (
+                datetime.fromisoformat(agent[name]) for name in ("deadline_at", "last_seen_at")
+            )
+            return deadline - seen < timedelta(seconds=60)
+
+        await until(hears_the_hub)
+        await told.until(("usual", "agent.down", None), ("moody", "agent.down", None))
+        assert "patient" not in {event.server_id for event in await told.events()}
 
 
 async def test_states_of_alerts_are_where_they_are_set_to_be(tmp_path):

@@ -46,6 +46,7 @@ EXPORTS = {
         "AdminSettings",
         "AlertingSettings",
         "BusSettings",
+        "CompanyAlertingSettings",
         "ConsoleSettings",
         "HubSettings",
         "IngestSettings",

@@ -1,3 +1,4 @@
+import json
 import math
 import re
 import string
@@ -160,7 +161,11 @@ def as_set(value):
     return str(value)
 
 
-@pytest.mark.parametrize("line", setting_lines(), ids=lambda line: line.name)
+#: Those with a variable of their own.
+SINGLE = [line for line in setting_lines() if not line.name.startswith("alerting.companies")]
+
+
+@pytest.mark.parametrize("line", SINGLE, ids=lambda line: line.name)
 def test_every_setting_can_be_set_from_the_environment(line):
     variable = "AHC_" + line.name.replace(".", "_").upper()
     leaf = line.name.rsplit(".", 1)[-1]
@@ -171,7 +176,7 @@ def test_every_setting_can_be_set_from_the_environment(line):
     assert as_set(node) == value
 
 
-RANGES = [line for line in setting_lines() if re.fullmatch(r"\S+ to \S+", line.allowed)]
+RANGES = [line for line in SINGLE if re.fullmatch(r"\S+ to \S+", line.allowed)]
 
 
 @pytest.mark.parametrize("line", RANGES, ids=lambda line: line.name)
@@ -184,6 +189,74 @@ def test_a_number_outside_its_range_is_one_sentence_with_name_value_and_range(li
         assert found == (
             f"{line.name}: '{given}' cannot be used: expected {line.allowed} (from {variable})"
         )
+
+
+COMPANIES = {
+    "acme": {"down_min_seconds": 600, "group_down": {"min": 3, "enabled": False}},
+    "Bolt.eu:1": {"agent_interval_seconds": "60", "flap_transitions": 0},
+}
+
+
+def check_companies(settings):
+    acme, bolt = (settings.alerting.companies[name] for name in COMPANIES)
+    assert (acme.down_min_seconds, acme.agent_interval_seconds) == (600.0, None)
+    assert (acme.group_down.min, acme.group_down.enabled, acme.group_down.ratio) == (3, False, None)
+    assert (bolt.agent_interval_seconds, bolt.flap_transitions) == (60.0, 0)
+
+
+def test_what_is_set_for_companies_is_a_mapping_by_their_ids(tmp_path):
+    assert settings_from({}, {}).alerting.companies == {}
+    check_companies(settings_from({"alerting": {"companies": COMPANIES}}, {}))
+    path = tmp_path / "server.yaml"
+    path.write_text(json.dumps({"alerting": {"companies": {"5": {"down_min_seconds": 7}}}}))
+    assert load_settings(path, {}).alerting.companies["5"].down_min_seconds == 7.0
+    path.write_text("alerting:\n  companies:\n    5: {down_min_seconds: 8}\n")
+    assert load_settings(path, {}).alerting.companies["5"].down_min_seconds == 8.0
+
+
+def test_what_is_set_for_companies_stands_in_one_variable_which_wins_over_the_file():
+    data = {"alerting": {"companies": {"other": {"down_min_seconds": 5}}}}
+    settings = settings_from(data, {"AHC_ALERTING_COMPANIES": json.dumps(COMPANIES)})
+    check_companies(settings)
+    assert "other" not in settings.alerting.companies
+    assert settings_from(data, {"AHC_ALERTING_COMPANIES": ""}).alerting.companies == {}
+
+
+@pytest.mark.parametrize(
+    ("companies", "told"),
+    [
+        ({"a b": {}}, "alerting.companies.a b: expected a company's id: 1 to 128 letters"),
+        ({"": {}}, "alerting.companies.'': expected a company's id"),
+        ({5: {}}, "alerting.companies.5: expected a company's id"),
+        ({"x" * 129: {}}, "expected a company's id"),
+        ({"a": 5}, "alerting.companies.a: expected a mapping of settings below it"),
+        ({"a": {"down_min": 5}}, "a.down_min: there is no such setting; did you mean down_min_s"),
+        ({"a": {"down_min_seconds": 0}}, "a.down_min_seconds: 0 cannot be used: expected 1 to"),
+        ({"a": {"flap_transitions": 1}}, "a.flap_transitions: 1 cannot be used: expected 0, or"),
+        ({"a": {"group_down": {"ratio": 2}}}, "a.group_down.ratio: 2 cannot be used: expected 0"),
+        ([], "alerting.companies: expected a mapping of names"),
+        ({f"c{number}": {} for number in range(10_001)}, "10001 of them; expected 10000 at most"),
+    ],
+)
+def test_what_cannot_be_used_for_a_company_is_one_sentence(companies, told):
+    (found,) = problems({"alerting": {"companies": companies}})
+    assert told in found
+    if not (isinstance(companies, dict) and 5 in companies):
+        variable = {"AHC_ALERTING_COMPANIES": json.dumps(companies)}
+        (again,) = problems({}, variable)
+        assert again.endswith(" (from AHC_ALERTING_COMPANIES)")
+
+
+@pytest.mark.parametrize("text", ["{", "7", '"canary"', '{"a": {}, "a": {}}', "[" * 100_000, "NaN"])
+def test_a_variable_that_is_no_mapping_is_named_and_not_quoted(text):
+    (found,) = problems({}, {"AHC_ALERTING_COMPANIES": text})
+    assert found.startswith("alerting.companies: expected a JSON object")
+    assert "canary" not in found
+
+
+def test_a_variable_for_a_single_company_is_none():
+    (found,) = problems({}, {"AHC_ALERTING_COMPANIES_ACME_DOWN_MIN_SECONDS": "5"})
+    assert "there is no such setting" in found
 
 
 SECRETS = (

@@ -1,5 +1,6 @@
 """`ah-server check` with VictoriaMetrics and the bus: what it names, and how a start waits."""
 
+import json
 import logging
 import socket
 import uuid
@@ -43,6 +44,16 @@ def test_what_fits_is_said_to(check, private_redis, victoria_metrics):
     assert code == 0
     assert f"ok  tsdb {victoria_metrics.url} " in out
     assert f"ok  bus is on redis 127.0.0.1:{private_redis.port}" in out
+
+
+def test_companies_of_which_something_is_set_are_named(check):
+    names = [f"c{number}" for number in range(7)]
+    code, out, _ = check(AHC_ALERTING_COMPANIES=json.dumps({name: {} for name in names}))
+    assert code == 0
+    assert "ok  alerting.companies are c0, c1, c2, c3, c4 and 2 more\n" in out
+    code, _, err = check(AHC_ALERTING_COMPANIES='{"c0": {"down_min_seconds": 0}}')
+    assert code == 3
+    assert "alerting.companies.c0.down_min_seconds: 0 cannot be used" in err
 
 
 def test_a_missing_flag_is_told_once_and_no_error(check, start_service, caplog):

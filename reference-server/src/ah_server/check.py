@@ -15,6 +15,7 @@ from ahcollector.errors import HubError
 from ahcollector.hub import HttpHub
 
 _CONNECT_SECONDS = 5.0
+_COMPANIES_SHOWN = 5
 
 
 @attrs.frozen(kw_only=True)
@@ -44,6 +45,7 @@ async def check(settings: ServerSettings) -> Checked:
             found += [f"{name} can listen on {at}" for name, at in assembly.addresses.items()]
             found.append(f"state_dir {settings.state_dir} can be written")
             found += assembly.found
+            found += _companies(settings)
     except ServerError as error:
         problems.append(error)
         await _look_at_the_rest(settings, error, found, problems)
@@ -56,6 +58,16 @@ async def check(settings: ServerSettings) -> Checked:
         line = f"mail server {mail.host}:{mail.port} takes connections"
         await _note(reach, line, found, problems)
     return Checked(found=tuple(found), error=joined(problems) if problems else None)
+
+
+def _companies(settings: ServerSettings) -> tuple[str, ...]:
+    """A line that names those of which something is set, as far as there is room."""
+    names = sorted(settings.alerting.companies)
+    if not names:
+        return ()
+    shown = ", ".join(names[:_COMPANIES_SHOWN])
+    more = len(names) - _COMPANIES_SHOWN
+    return (f"alerting.companies are {shown}{f' and {more} more' if more > 0 else ''}",)
 
 
 async def _look_at_the_rest(

@@ -11,7 +11,7 @@ import pytest
 from ahcollector.errors import PresenceError, TemporaryHubError
 from ahcollector.ingest import IngestLimits, SeriesBudget
 from ahwire.agent_pb2 import AgentStats, ErrorBody, MetricsAck, MetricsBatch, Point, Series
-from ahwire.hub import AgentState
+from ahwire.hub import AgentSettings, AgentState, CompanySettings
 
 pytestmark = pytest.mark.anyio
 
@@ -173,6 +173,25 @@ async def test_the_interval_a_batch_names_is_clamped_and_reaches_presence(world)
         await world.send(world.batch(stats=AgentStats(interval_seconds=named)))
         (agent,) = await world.presence.agents()
         assert agent.interval_seconds == kept
+
+
+async def test_agents_are_watched_by_what_is_set_for_their_company(world):
+    """From the first contact after the hub was heard on, and by all doors alike."""
+    world.hub.company["acme"] = CompanySettings(
+        down_min_seconds=600, agent=AgentSettings(interval_seconds=250)
+    )
+    await world.send(world.batch())
+    (agent,) = await world.presence.agents()
+    assert (agent.interval_seconds, agent.deadline) == (30.0, world.clock.time() + 90)
+    await world.settings.get("acme")
+    world.clock.advance(30)
+    await world.send(world.batch())
+    (agent,) = await world.presence.agents()
+    assert (agent.interval_seconds, agent.deadline) == (250.0, world.clock.time() + 750)
+    world.clock.advance(30)
+    await world.send(world.batch(stats=AgentStats(interval_seconds=20)))
+    (agent,) = await world.presence.agents()
+    assert (agent.interval_seconds, agent.deadline) == (20.0, world.clock.time() + 600)
 
 
 async def test_presence_failing_costs_no_data(world, caplog):

@@ -1,6 +1,6 @@
 """All settings of the server: their shape, where they come from, what is wrong with them."""
 
-from ah_server.settings._alerting import AlertingSettings
+from ah_server.settings._alerting import AlertingSettings, CompanyAlertingSettings
 from ah_server.settings._backends import (
     HELD_HOURS_MAX,
     BusSettings,
@@ -33,6 +33,7 @@ __all__ = [
     "AdminSettings",
     "AlertingSettings",
     "BusSettings",
+    "CompanyAlertingSettings",
     "ConsoleSettings",
     "HubSettings",
     "IngestSettings",

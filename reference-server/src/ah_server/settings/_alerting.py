@@ -1,11 +1,14 @@
 """Settings of what is told: silence of agents, thresholds, and what groups make of it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
 
-from ah_server.settings._checks import check_changes
-from ah_server.settings._fields import section, setting
+from ah_server.settings._checks import check_changes, check_company
+from ah_server.settings._fields import section, sections, setting
+
+_COMPANIES_MAX = 10_000
 
 
 @attrs.frozen(kw_only=True)
@@ -18,6 +21,43 @@ class GroupDownSettings:
     window_seconds: float = setting(
         60.0, "within so long they must have gone down", between=(0, 86_400)
     )
+
+
+@attrs.frozen(kw_only=True)
+class CompanyGroupDownSettings:
+    """What is set of groups for one company; what is None is as for all."""
+
+    enabled: bool | None = setting(None, "as alerting.group_down.enabled")
+    min: int | None = setting(None, "as alerting.group_down.min", between=(1, 100_000))
+    ratio: float | None = setting(None, "as alerting.group_down.ratio", between=(0, 1))
+    window_seconds: float | None = setting(
+        None, "as alerting.group_down.window_seconds", between=(0, 86_400)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class CompanyAlertingSettings:
+    """What is set for one company, where the hub says nothing of it; None is as for all."""
+
+    agent_interval_seconds: float | None = setting(
+        None, "as alerting.agent_interval_seconds", between=(1, 300)
+    )
+    down_min_seconds: float | None = setting(
+        None, "as alerting.down_min_seconds", between=(1, 86_400)
+    )
+    no_data_after_seconds: float | None = setting(
+        None, "as alerting.no_data_after_seconds", between=(1, 86_400)
+    )
+    flap_transitions: int | None = setting(
+        None, "as alerting.flap_transitions", between=(0, 100), check=check_changes
+    )
+    flap_window_seconds: float | None = setting(
+        None, "as alerting.flap_window_seconds", between=(1, 31 * 86_400)
+    )
+    flap_stable_seconds: float | None = setting(
+        None, "as alerting.flap_stable_seconds", between=(1, 31 * 86_400)
+    )
+    group_down: CompanyGroupDownSettings = section(CompanyGroupDownSettings)
 
 
 @attrs.frozen(kw_only=True)
@@ -83,3 +123,9 @@ class AlertingSettings:
         1800.0, "so long without a change it has settled", between=(1, 31 * 86_400)
     )
     group_down: GroupDownSettings = section(GroupDownSettings)
+    companies: Mapping[str, CompanyAlertingSettings] = sections(
+        CompanyAlertingSettings,
+        "settings of single companies by their ids; what the hub says of a company goes before",
+        check_name=check_company,
+        entries_max=_COMPANIES_MAX,
+    )

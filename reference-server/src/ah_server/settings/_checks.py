@@ -88,6 +88,15 @@ def check_id(text: str) -> None:
         )
 
 
+def check_company(text: object) -> None:
+    """A company's id."""
+    if not isinstance(text, str) or not is_id(text):
+        raise ValueError(
+            "expected a company's id: 1 to 128 letters, digits and _ . : - only, the first a letter"
+            " or a digit"
+        )
+
+
 def check_changes(number: int) -> None:
     """How many changes are too many: none counts, or at least two."""
     if number == 1:

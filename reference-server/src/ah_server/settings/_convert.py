@@ -1,6 +1,7 @@
 """Turns what a settings file or a variable holds into the type that a setting has."""
 
 import ipaddress
+import json
 import os
 import re
 import types
@@ -49,6 +50,34 @@ def converted(kind: Any, value: Any) -> Any:
             raise ValueError("expected text in one line without control characters")
         return value if kind is str else Address.parse(value, example=example)
     return _number(kind, value)
+
+
+def json_mapping(text: str) -> dict[str, Any]:
+    """The JSON object that a variable holds; an empty text is an empty one.
+
+    Raises:
+        ValueError: It is none, or has a key twice. What stands there is not quoted.
+    """
+    if not text.strip():
+        return {}
+    try:
+        value = json.loads(text, object_pairs_hook=_once)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"expected a JSON object; {error.msg} in column {error.colno}") from None
+    except RecursionError:
+        raise ValueError("expected a JSON object that is not nested so deeply") from None
+    except ValueError as error:
+        raise ValueError(f"expected a JSON object; {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError("expected a JSON object")
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in one of its objects")
+    return found
 
 
 def _shards(value: Any) -> Shards:

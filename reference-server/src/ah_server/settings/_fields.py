@@ -8,6 +8,7 @@ three cannot disagree.
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -160,6 +161,31 @@ def setting(
     return attrs.field(
         default=default,
         metadata={"doc": doc, "between": between, "one_of": one_of, "check": check},
+    )
+
+
+def sections(
+    model: type, doc: str, *, check_name: Callable[[object], None], entries_max: int
+) -> Any:
+    """Groups of settings of one kind, by names that whoever sets them chooses.
+
+    Such a name has letters that no variable's name can have, so there is one variable for all of
+    them: it holds the whole mapping as JSON.
+
+    Args:
+        model: What each of them holds.
+        doc: What they are for, in one line.
+        check_name: Raises ValueError, saying what was expected, for what is no name.
+        entries_max: How many there may be.
+    """
+    return attrs.field(
+        factory=lambda: MappingProxyType({}),
+        metadata={
+            "sections": model,
+            "doc": doc,
+            "check_name": check_name,
+            "entries_max": entries_max,
+        },
     )
 
 

@@ -2,11 +2,13 @@
 
 A variable's name is `AHC_` and the dotted name in capitals with `_` for `.`: `ingest.listen` is
 `AHC_INGEST_LISTEN`. A secret can also be read from a file that `AHC_<NAME>_FILE`, or the key
-`<name>_file` in YAML, names. A name that no setting has is a problem in both. All problems are
-collected, so that one run shows them all.
+`<name>_file` in YAML, names. Of what is named by whoever sets it (`alerting.companies`) there is
+one variable, which holds all of it as JSON and takes the place of what the file says. A name that
+no setting has is a problem in both. All problems are collected, so that one run shows them all.
 """
 
 import difflib
+import types
 import typing
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -17,7 +19,7 @@ import attrs
 from ah_server.errors import SettingsError
 from ah_server.settings._checks import range_text, shown, shown_name
 from ah_server.settings._contradictions import contradictions
-from ah_server.settings._convert import converted
+from ah_server.settings._convert import converted, json_mapping
 from ah_server.settings._fields import Secret
 from ah_server.settings._model import ServerSettings
 from ah_server.settings._yaml import read_settings_file
@@ -90,9 +92,37 @@ class _Reader:
                 values[name] = self.section(
                     field.metadata["section"], data.get(name), (*path, name)
                 )
+            elif "sections" in field.metadata:
+                values[name] = self._sections(field, data.get(name), (*path, name))
             else:
                 values[name] = self._leaf(field, hints[name], data, (*path, name))
         return model(**values)
+
+    def _sections(
+        self, field: "attrs.Attribute[Any]", data: Any, path: tuple[str, ...]
+    ) -> Mapping[str, Any]:
+        dotted, variable = ".".join(path), ENVIRONMENT_PREFIX + "_".join(path).upper()
+        self._variables.add(variable)
+        source = self._environment.get(variable)
+        # The entries have no variables of their own.
+        inner = _Reader({})
+        found: dict[str, Any] = {}
+        try:
+            entries = _entries(data if source is None else json_mapping(source), field)
+        except ValueError as error:
+            inner.problems.append(f"{dotted}: {error}")
+            entries = {}
+        for name, entry in entries.items():
+            try:
+                field.metadata["check_name"](name)
+            except ValueError as error:
+                inner.problems.append(f"{dotted}.{shown_name(name)}: {error}")
+                continue
+            found[name] = inner.section(field.metadata["sections"], entry, (*path, name))
+        end = "" if source is None else f" (from {variable})"
+        self.problems += [f"{problem}{end}" for problem in inner.problems]
+        self._doubtful |= inner._doubtful
+        return types.MappingProxyType(found)
 
     def _refuse_unknown(
         self, data: Mapping[str, Any], fields: Mapping[str, Any], path: tuple[str, ...]
@@ -185,6 +215,17 @@ class _Reader:
             self._doubtful.add(dotted)
             return default
         return Secret(value)
+
+
+def _entries(data: Any, field: "attrs.Attribute[Any]") -> Mapping[str, Any]:
+    if data is None:
+        return {}
+    if not isinstance(data, Mapping):
+        raise ValueError("expected a mapping of names, each with a mapping of settings below it")
+    most = field.metadata["entries_max"]
+    if len(data) > most:
+        raise ValueError(f"{len(data)} of them; expected {most} at most")
+    return data
 
 
 def _secret_in(file: Any) -> str:

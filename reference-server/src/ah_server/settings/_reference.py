@@ -11,7 +11,10 @@ from ah_server.settings._model import ServerSettings
 
 @attrs.frozen(kw_only=True)
 class SettingLine:
-    """One setting: dotted name, default as text, what is allowed, what it means."""
+    """One setting: dotted name, default as text, what is allowed, what it means.
+
+    A `*` in the name stands for a name that whoever sets it chooses.
+    """
 
     name: str
     default: str
@@ -29,13 +32,18 @@ def _lines(model: type, prefix: str) -> Iterator[SettingLine]:
         if "section" in field.metadata:
             yield from _lines(field.metadata["section"], f"{prefix}{name}.")
             continue
+        if "sections" in field.metadata:
+            doc = field.metadata["doc"]
+            yield SettingLine(name=prefix + name, default="", allowed="a mapping", doc=doc)
+            yield from _lines(field.metadata["sections"], f"{prefix}{name}.*.")
+            continue
         between, choices = field.metadata["between"], field.metadata["one_of"]
         allowed = ""
         if between is not None:
             allowed = range_text(between)
         elif choices is not None:
             allowed = ", ".join(choices)
-        elif isinstance(field.default, bool):
+        elif isinstance(field.default, bool) or field.type == bool | None:
             allowed = "true, false"
         empty = field.default in (None, "", ()) or isinstance(field.default, Secret)
         default = "" if empty else str(field.default)

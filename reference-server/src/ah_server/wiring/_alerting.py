@@ -6,12 +6,12 @@ import attrs
 
 from ah_server.errors import StateDirectoryError
 from ah_server.parts import Loop, Part
-from ah_server.settings import AlertingSettings, ServerSettings
+from ah_server.settings import ServerSettings
+from ah_server.wiring._companies import alert_settings, group_down_of
 from ah_server.wiring._identities import CollectorSide
 from ah_server.wiring._seams import Seams
 from ahcollector.alerts import (
     AlertEngine,
-    AlertSettings,
     AlertStateStore,
     FileAlertStateStore,
     FileKeptLists,
@@ -26,7 +26,6 @@ from ahcollector.detector.redis import RedisDetectorTurn
 from ahcollector.errors import AlertStateError
 from ahcollector.hub import HttpHub
 from ahcollector.registry import CompanySettingsCache
-from ahrules import FlapSettings
 from ahwire import UUID7Generator
 from ahwire.hub import GroupDownSettings
 
@@ -86,9 +85,7 @@ async def alerting_of(
         event_ids=UUID7Generator(clock, seams.rng).next,
         tenures=side.bus.tenures,
         sieve=sieve,
-        settings=AlertSettings(
-            no_data_after_seconds=alerting.no_data_after_seconds, flapping=_flapping(alerting)
-        ),
+        settings=alert_settings(alerting),
         metrics=side.metrics,
         tick_interval_seconds=alerting.scan_interval_seconds,
         state_interval_seconds=alerting.rules_state_interval_seconds,
@@ -113,18 +110,12 @@ def agent_events_of(
 
     def of_company(company_id: str) -> GroupDownSettings | None:
         # The hub's word, once it has been heard; before it, what was known when it was last asked.
-        known = companies.current(company_id).settings
-        if known is None:
+        known = companies.current(company_id)
+        if known.settings is None:
             return None
-        return known.group_down if known.group_down is not None else defaults
+        return known.group_down if known.group_down is not None else defaults(company_id)
 
-    group = settings.alerting.group_down
-    defaults = GroupDownSettings(
-        enabled=group.enabled,
-        min=group.min,
-        ratio=group.ratio,
-        window_seconds=group.window_seconds,
-    )
+    defaults = group_down_of(settings.alerting)
     turn = None
     if side.redis is not None:
         turn = RedisDetectorTurn(
@@ -156,13 +147,3 @@ async def _kept(
         raise StateDirectoryError(f"alerting.rules_dir: {error}") from error
     stack.push_async_callback(store.close)
     return store, FileKeptLists(directory=directory)
-
-
-def _flapping(alerting: AlertingSettings) -> FlapSettings | None:
-    if not alerting.flap_transitions:
-        return None
-    return FlapSettings(
-        changes=alerting.flap_transitions,
-        window_seconds=alerting.flap_window_seconds,
-        quiet_seconds=alerting.flap_stable_seconds,
-    )

@@ -5,6 +5,7 @@ import attrs
 from ah_server.parts import Loop, Part
 from ah_server.settings import ServerSettings
 from ah_server.wiring._carrier import Carrier
+from ah_server.wiring._companies import company_defaults
 from ah_server.wiring._patience import reached
 from ah_server.wiring._redis import is_redis_away
 from ah_server.wiring._samples import Samples
@@ -99,12 +100,19 @@ async def identities_of(
     clock, registry_settings = seams.clock, settings.registry
     negative = NegativeCache()
     kept = await _kept(settings, seams, side, negative)
+    companies = CompanySettingsCache(
+        hub=hub,
+        clock=clock,
+        store=kept.company_settings,
+        configured=company_defaults(settings.alerting),
+    )
     directory = Directory(
         registry=kept.registry,
         presence=side.presence,
         negative=negative,
         clock=clock,
         interval_seconds=settings.alerting.agent_interval_seconds,
+        rules=companies.watch_rule,
         followers=followers,
         departures=side.departures,
     )
@@ -120,7 +128,6 @@ async def identities_of(
         lookups_per_second=settings.hub.lookup_per_second,
         metrics=side.metrics,
     )
-    companies = CompanySettingsCache(hub=hub, clock=clock, store=kept.company_settings)
     syncer = Syncer(
         hub=hub,
         registry=kept.registry,

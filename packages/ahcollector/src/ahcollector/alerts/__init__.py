@@ -18,7 +18,7 @@ from ahcollector.alerts.kept import FileKeptLists, KeptLists, MemoryKeptLists
 from ahcollector.alerts.memory import MemoryAlertStateStore
 from ahcollector.alerts.observing import ObservingWriter, SampleObserver
 from ahcollector.alerts.puller import RulePuller, SilencePuller
-from ahcollector.alerts.settings import AlertSettings
+from ahcollector.alerts.settings import AlertSettings, CompanyAlerts
 from ahcollector.alerts.stages import FlapStage, Pipeline, SilenceStage, Stage
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "AlertImage",
     "AlertSettings",
     "AlertStateStore",
+    "CompanyAlerts",
     "FileAlertStateStore",
     "FileKeptLists",
     "FlapStage",

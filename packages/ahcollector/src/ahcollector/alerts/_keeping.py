@@ -74,7 +74,7 @@ class Keeper:
         else:
             unit = AlertUnit(
                 key=key,
-                settings=self._settings,
+                settings=self._settings.of(key.company_id),
                 event_ids=self._event_ids,
                 lost=self._lose,
             )

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 from attrs import validators
 
 from ahrules import EvaluatorBounds, FlapSettings
 
-__all__ = ["AlertSettings"]
+__all__ = ["AlertSettings", "CompanyAlerts"]
+
+
+@attrs.frozen(kw_only=True)
+class CompanyAlerts:
+    """How the alerts of one company are judged.
+
+    Attributes:
+        no_data_after_seconds: Silence that counts, for rules that do not say.
+        flapping: When an alert flaps; None: none does.
+    """
+
+    no_data_after_seconds: float = attrs.field(default=300.0, validator=validators.gt(0))
+    flapping: FlapSettings | None = attrs.field(factory=FlapSettings)
 
 
 @attrs.frozen(kw_only=True)
@@ -21,6 +36,7 @@ class AlertSettings:
         waiting_max: Events of one unit that may wait for their store or the outbox. Beyond, its
             points are not judged, and counted, until some have left.
         held_max: Alerts of one unit that silences may hold back.
+        companies: What differs for single companies, in `CompanyAlerts`.
         patience_seconds: For so long a failure of the store of states holds back the samples that
             could not be judged; afterwards they are acknowledged all the same.
     """
@@ -33,3 +49,13 @@ class AlertSettings:
     waiting_max: int = attrs.field(default=10_000, validator=validators.ge(1))
     held_max: int = attrs.field(default=10_000, validator=validators.ge(1))
     patience_seconds: float = attrs.field(default=60.0, validator=validators.ge(0))
+    companies: Mapping[str, CompanyAlerts] = attrs.field(factory=dict)
+
+    def of(self, company_id: str) -> AlertSettings:
+        """Return what is good for one company."""
+        own = self.companies.get(company_id)
+        if own is None:
+            return self
+        return attrs.evolve(
+            self, no_data_after_seconds=own.no_data_after_seconds, flapping=own.flapping
+        )

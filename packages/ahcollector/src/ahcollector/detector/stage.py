@@ -78,7 +78,7 @@ class AgentEventStage:
             none holds.
         settings: Returns when a company's agents are a group; None: not known, and what was last
             known is good, over restarts too. Asked at each step, so it may change at any time.
-        defaults: What is good for a company of which nothing was ever known.
+        defaults: Returns what is good for a company of which nothing was ever known.
         turn: Chooses one of several processes; None: this one is alone.
         metrics: Where to count.
         held_max: Agents of one company that silences may hold back.
@@ -94,7 +94,7 @@ class AgentEventStage:
         event_ids: Callable[[], str],
         silences: Callable[[], SilencesInForce | None] = lambda: None,
         settings: Callable[[str], GroupDownSettings | None] = lambda _: None,
-        defaults: GroupDownSettings = GROUP_DOWN_DEFAULTS,
+        defaults: Callable[[str], GroupDownSettings] = lambda _: GROUP_DOWN_DEFAULTS,
         turn: DetectorTurn | None = None,
         metrics: Metrics | None = None,
         held_max: int = 100_000,
@@ -317,7 +317,7 @@ class AgentEventStage:
     async def _claim(self, company_id: str, step: _Step) -> None:
         company = CompanyAgents(
             company_id,
-            defaults=self._defaults,
+            defaults=self._defaults(company_id),
             event_ids=self._event_ids,
             lost=self._lose,
             held_max=self._held_max,

@@ -78,7 +78,7 @@ class Gate:
     Args:
         resolver: Knows tokens.
         presence: Told of every request to a metrics door, whatever becomes of it.
-        settings: Cycles by company.
+        settings: What is set for each company: its cycle, and how its agents are watched.
         clock: Time.
         limits: Rates and cycles.
         agents_max: How many agents' cycles and rates are remembered.
@@ -213,7 +213,11 @@ class Gate:
         """Tell presence of a sign of life; its failure costs no data, so it is only noted."""
         try:
             await self._presence.touch(
-                agent, self._clock.time(), interval_seconds, waits_seconds=waits_seconds
+                agent,
+                self._clock.time(),
+                interval_seconds,
+                waits_seconds=waits_seconds,
+                rule=self._settings.watch_rule(agent.company_id),
             )
         except PresenceError as error:
             self._presence_trouble.goes_on(self._clock.monotonic(), {"error": str(error)})
@@ -225,7 +229,7 @@ class Gate:
         told = self._intervals.get(agent.agent_id)
         if told is not None:
             return told
-        company = self._settings.current(agent.company_id).config.interval_seconds
+        company = self._settings.watch_rule(agent.company_id).interval_seconds
         return self._limits.clamp_interval(company or self._limits.interval_seconds)
 
     async def _authenticate(self, headers: Headers) -> Pass:

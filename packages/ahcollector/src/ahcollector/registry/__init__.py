@@ -24,6 +24,7 @@ from ahcollector.registry.memory import MemoryRegistry, RegistryImage
 from ahcollector.registry.resolver import Resolver
 from ahcollector.registry.settings import (
     CompanyConfig,
+    CompanyDefaults,
     CompanySettingsCache,
     CompanySettingsStore,
     KeptSettings,
@@ -38,6 +39,7 @@ __all__ = [
     "Change",
     "ChangeFeed",
     "CompanyConfig",
+    "CompanyDefaults",
     "CompanySettingsCache",
     "CompanySettingsStore",
     "Directory",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import OrderedDict
-from typing import Protocol
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Protocol
 
 import anyio
 import attrs
@@ -14,12 +16,14 @@ from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import HubError, RegistryError
 from ahcollector.hub.base import Hub
+from ahcollector.presence.base import WatchRule
 from ahcollector.registry._flight import SingleFlight
 from ahwire.agent_pb2 import AgentConfig
-from ahwire.hub import AgentSettings, CompanySettings
+from ahwire.hub import AgentSettings, CompanySettings, GroupDownSettings
 
 __all__ = [
     "CompanyConfig",
+    "CompanyDefaults",
     "CompanySettingsCache",
     "CompanySettingsStore",
     "KeptSettings",
@@ -28,20 +32,46 @@ __all__ = [
 
 _log = logging.getLogger("ahcollector.registry")
 
+_DOWN_MIN_SECONDS_MAX: Final = 31 * 86_400.0
+
+
+@attrs.frozen(kw_only=True)
+class CompanyDefaults:
+    """What the configuration sets for one company, where its hub says nothing.
+
+    Attributes:
+        interval_seconds: How often an agent sends that names no interval; None: as all companies.
+        down_min_seconds: No agent is down after less silence; None: as all companies.
+        group_down: When its agents are a group; None: as all companies.
+    """
+
+    interval_seconds: float | None = None
+    down_min_seconds: float | None = None
+    group_down: GroupDownSettings | None = None
+
+
+_DEFAULTS: Final = CompanyDefaults()
+_NOTHING: Final[Mapping[str, CompanyDefaults]] = MappingProxyType({})
+
 
 @attrs.frozen(kw_only=True)
 class CompanyConfig:
-    """What a company's agents are told.
+    """What a company's agents are told, and how they are watched.
 
     Attributes:
         settings: As the hub gave them; None while it has not.
         config: The same for agents, with its etag inside. Not to be changed.
         etag: Hash of the config without it.
+        watch: What gives the deadlines of its agents: the hub's word, else what is configured for
+            the company. Not firm while the hub was not heard.
+        group_down: When its agents are a group, by the same order; None: nobody says.
     """
 
     settings: CompanySettings | None
     config: AgentConfig
     etag: str
+    watch: WatchRule = attrs.field(factory=lambda: WatchRule(is_firm=False))
+    group_down: GroupDownSettings | None = None
 
 
 def agent_config(agent: AgentSettings) -> AgentConfig:
@@ -49,9 +79,33 @@ def agent_config(agent: AgentSettings) -> AgentConfig:
     return agent.to_proto(hashlib.sha256(agent.to_json()).hexdigest()[:16])
 
 
-def _company_config(settings: CompanySettings | None) -> CompanyConfig:
-    config = agent_config(settings.agent if settings is not None else AgentSettings())
-    return CompanyConfig(settings=settings, config=config, etag=config.etag)
+def _company_config(
+    settings: CompanySettings | None, defaults: CompanyDefaults, *, is_firm: bool
+) -> CompanyConfig:
+    agent = settings.agent if settings is not None else AgentSettings()
+    config = agent_config(agent)
+    group_down = None if settings is None else settings.group_down
+    return CompanyConfig(
+        settings=settings,
+        config=config,
+        etag=config.etag,
+        watch=WatchRule(
+            interval_seconds=_first(agent.interval_seconds, defaults.interval_seconds),
+            down_min_seconds=_down_min(settings, defaults),
+            is_firm=is_firm,
+        ),
+        group_down=defaults.group_down if group_down is None else group_down,
+    )
+
+
+def _first(one: float | None, other: float | None) -> float | None:
+    return other if one is None else float(one)
+
+
+def _down_min(settings: CompanySettings | None, defaults: CompanyDefaults) -> float | None:
+    told = None if settings is None else settings.down_min_seconds
+    # The contract has no bound on it, and no deadline is to lie beyond every clock.
+    return defaults.down_min_seconds if told is None else min(told, _DOWN_MIN_SECONDS_MAX)
 
 
 @attrs.frozen(kw_only=True)
@@ -104,6 +158,7 @@ class CompanySettingsCache:
         companies_max: How many companies are remembered; the ones asked for least lately go.
         wait_seconds: How long `get` waits for the first answer.
         store: Where the last word outlives this process; None: nowhere.
+        configured: What is set for single companies where the hub says nothing.
         save_again_seconds: A word that stays the same is kept again so often, because a store may
             drop what nobody keeps any more.
     """
@@ -117,6 +172,7 @@ class CompanySettingsCache:
         companies_max: int = 10_000,
         wait_seconds: float = 2.0,
         store: CompanySettingsStore | None = None,
+        configured: Mapping[str, CompanyDefaults] = _NOTHING,
         save_again_seconds: float = 86_400.0,
     ) -> None:
         self._hub = hub
@@ -129,7 +185,7 @@ class CompanySettingsCache:
         self._trouble = Trouble(
             _log, "company settings cannot be shared", "company settings are shared again"
         )
-        self._default = _company_config(None)
+        self._configured = configured
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._flights: SingleFlight[str, None] = SingleFlight()
 
@@ -137,10 +193,21 @@ class CompanySettingsCache:
         """Return what is known now, without waiting."""
         known = self._known.get(company_id)
         if known is None:
-            known = self._remember(company_id, _Known(company=self._default))
+            known = self._remember(company_id, _Known(company=self._config(company_id, None)))
         else:
             self._known.move_to_end(company_id)
         return known.company
+
+    def _config(self, company_id: str, settings: CompanySettings | None) -> CompanyConfig:
+        defaults = self._configured.get(company_id, _DEFAULTS)
+        # Where there is no hub nobody else has a word.
+        return _company_config(
+            settings, defaults, is_firm=settings is not None or self._hub is None
+        )
+
+    def watch_rule(self, company_id: str) -> WatchRule:
+        """Return what gives the deadlines of a company's agents, without waiting."""
+        return self.current(company_id).watch
 
     async def get(self, company_id: str) -> CompanyConfig:
         """Return what is known, after waiting a moment for the first answer of the hub."""
@@ -192,7 +259,9 @@ class CompanySettingsCache:
             )
             return
         is_new = reply.settings is not None and reply.settings != known.company.settings
-        company = known.company if reply.settings is None else _company_config(reply.settings)
+        company = known.company
+        if reply.settings is not None:
+            company = self._config(company_id, reply.settings)
         known = attrs.evolve(known, company=company, hub_etag=reply.etag, read_at=now)
         self._remember(company_id, known)
         if self._store is not None and (is_new or self._is_to_be_saved(known, now)):
@@ -210,7 +279,9 @@ class CompanySettingsCache:
             return known
         if kept is None:
             return known
-        known = attrs.evolve(known, company=_company_config(kept.settings), hub_etag=kept.etag)
+        known = attrs.evolve(
+            known, company=self._config(company_id, kept.settings), hub_etag=kept.etag
+        )
         self._remember(company_id, known)
         return known
 
