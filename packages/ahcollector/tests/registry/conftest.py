@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from ahcollector.departures import MemoryDepartures
 from ahcollector.metrics import PrometheusMetrics
 from ahcollector.presence.memory import MemoryPresence
 from ahcollector.registry import (
@@ -25,11 +26,13 @@ class Known:
         self.registry = MemoryRegistry()
         self.negative = NegativeCache()
         self.presence = MemoryPresence(event_ids=UUID7Generator(self.clock, random.Random(1)).next)
+        self.departures = MemoryDepartures()
         self.directory = Directory(
             registry=self.registry,
             presence=self.presence,
             negative=self.negative,
             clock=self.clock,
+            departures=self.departures,
         )
         self.resolver = self.make_resolver()
         self.syncer = Syncer(

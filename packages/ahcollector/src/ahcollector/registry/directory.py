@@ -170,7 +170,9 @@ class Directory:
         entry = await self._registry.revoke(agent_id, now=now)
         if entry is not None:
             await self._gone(entry.agent, now)
-            await self._note_if_empty(entry.agent.company_id, entry.agent.server_id)
+            await self._note_if_empty(
+                entry.agent.company_id, entry.agent.server_id, is_told_again=True
+            )
             _log_change(entry)
         return entry
 
@@ -276,12 +278,20 @@ class Directory:
         if before != agent:
             await self._note_if_empty(before.company_id, before.server_id)
         if put.after.record.state is AgentState.REVOKED:
-            await self._note_if_empty(agent.company_id, agent.server_id)
+            await self._note_if_empty(agent.company_id, agent.server_id, is_told_again=True)
 
     async def _note_if_empty(
-        self, company_id: str, server_id: str, *, without: str | None = None
+        self,
+        company_id: str,
+        server_id: str,
+        *,
+        without: str | None = None,
+        is_told_again: bool = False,
     ) -> None:
-        """Note that a server left when none of its agents may send, `without` one of them."""
+        """Note that a server left when none of its agents may send, `without` one of them.
+
+        A revocation `is_told_again` by each full sync, and ends nothing that ended with it before.
+        """
         entries = [
             entry
             for entry in await self._registry.by_server(company_id, server_id)
@@ -289,12 +299,11 @@ class Directory:
         ]
         if any(entry.record.state is not AgentState.REVOKED for entry in entries):
             return
-        if entries and without is None:
-            emptied_at = max(entry.revoked_at or 0.0 for entry in entries)
+        if is_told_again:
+            revoked_at = max((entry.revoked_at or 0.0 for entry in entries), default=0.0)
             left = await self._departures.of([(company_id, server_id)])
             known = left.get((company_id, server_id))
-            if known is not None and known.at_ms >= int(emptied_at * 1000):
-                # A revocation that is told again, as each full sync does, ends nothing once more.
+            if known is not None and known.at_ms >= int(revoked_at * 1000):
                 return
         await self._note(company_id, server_id, keeps_series=True)
 
