@@ -490,6 +490,35 @@ async def test_tries_taken_back_meanwhile_are_not_written_over(nats_buses):
     assert (await tries_of(1)).of(9) == 0
 
 
+@pytest.mark.fault
+async def test_a_try_whose_writing_failed_is_written_when_it_is_repeated(nats_buses):
+    """C9: otherwise the death that follows counts for nothing."""
+
+    class Refuses(NatsClient):
+        refuses = 0
+
+        async def request_on(self, line, subject, data, *, headers):
+            if self.refuses:
+                self.refuses -= 1
+                raise NatsError("injected: never sent")
+            return await super().request_on(line, subject, data, headers=headers)
+
+    client = nats_buses.client(Refuses)
+    bus = nats_buses(client=client)
+    await bus.check()
+    tries = Tries(api=bus._api, names=bus._names, shard=7, fence=3)
+    assert await tries.read()
+    client.refuses = 2
+    for seq in (1, 2):
+        with pytest.raises(BusError):
+            await tries.begin(seq, 2, waiting=[seq + 1])
+    for seq in (2, 1):
+        assert await tries.begin(seq, 2, waiting=[])
+        next_one = Tries(api=bus._api, names=bus._names, shard=7, fence=4)
+        assert await next_one.read()
+        assert next_one.of(seq) == 2
+
+
 async def test_a_table_that_cannot_be_read_leaves_everything_free(nats_buses):
     bus = nats_buses()
     await bus.check()

@@ -1,8 +1,10 @@
-"""A process that takes entries from the bus and notes them in a ledger in Redis; run by the tests.
+"""A process that takes entries from a shared bus and notes them in a file; run by the tests.
 
-    python worker_process.py PORT PREFIX NAME SETTINGS [hold | die NUMBER]
+    python worker_process.py {redis PORT | nats URL} PREFIX LEDGER NAME SETTINGS [WHAT [NUMBER]]
 
-With `hold` nothing is acknowledged; with `die` the batch of that number kills the process.
+WHAT is `hold`: nothing is acknowledged; `die`: the batch of that number kills the process; `slow`:
+each batch takes so many seconds. Each line is one write at the end of the file, so that lines are
+in the order in which they happened.
 """
 
 import json
@@ -13,21 +15,42 @@ import sys
 import anyio
 
 from ahcollector.bus import SHARDS
+from ahcollector.bus.jetstream import BufferSize, JetStreamBus
 from ahcollector.bus.redis import RedisBus
+from ahcollector.nats import NatsClient, NatsConfig
 from ahcollector.redis import RedisClient, RedisConfig
 
 
-async def main(port, prefix, name, settings, what="take", number="-1"):
-    client = RedisClient(config=RedisConfig(port=int(port), prefix=prefix, timeout_seconds=5))
-    bus = RedisBus(client=client, **json.loads(settings))
+def bus_on(kind, address, prefix, settings):
+    if kind == "redis":
+        config = RedisConfig(port=int(address), prefix=prefix, timeout_seconds=5)
+        return RedisBus(client=RedisClient(config=config), **settings)
+    client = NatsClient(config=NatsConfig(servers=(address,), prefix=prefix, timeout_seconds=2))
+    size = BufferSize(bytes_max=64 << 20, batches_max=20_000, shard_batches_max=10_000)
+    return JetStreamBus(client=client, size=size, dead_bytes_max=8 << 20, **settings)
+
+
+async def main(kind, address, prefix, ledger, name, settings, what="take", number="-1"):
+    bus = bus_on(kind, address, prefix, json.loads(settings))
+    ledger = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     async def handler(delivery):
         batch = delivery.batch
         found = int(batch.request_id, 16)
-        line = {"by": name, "server": batch.server_id, "number": found, "try": delivery.attempt}
-        await client.call("RPUSH", client.key("ledger"), json.dumps(line))
+        line = {
+            "by": name,
+            "server": batch.server_id,
+            "shard": delivery.shard,
+            "number": found,
+            "try": delivery.attempt,
+            # Both begin their leases with the fence.
+            "fence": int(delivery._tenure.lease.split()[0]),
+        }
+        os.write(ledger, json.dumps(line).encode() + b"\n")
         if what == "die" and found == int(number):
             os.kill(os.getpid(), signal.SIGKILL)
+        if what == "slow":
+            await anyio.sleep(float(number))
         if what != "hold":
             await delivery.ack()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Collection
 from typing import Final
 
 import anyio
@@ -269,14 +268,15 @@ class JetStreamTenure:
             await self.tries.write()
         await self._consumer.delete()
 
-    async def make_good(self, interrupted: Collection[int]) -> None:
+    async def make_good(self, interrupted: list[int]) -> None:
         """Undo what the next owner would take for a death, after the lease was lost to it.
 
         Args:
-            interrupted: What `interrupted` returned when it was. Raises BusError: then repeat it.
+            interrupted: What that returned; emptied when done. Raises BusError: then repeat it.
         """
         if interrupted:
             await take_back(self._parts.api, self._parts.names, self.shard, interrupted)
+            interrupted.clear()
         await self._consumer.delete()
 
     # --- what handing over asks for

@@ -134,14 +134,16 @@ class Tries:
             tries: How many it has with this one.
             waiting: Those that wait behind it.
         """
-        if self._counts.get(seq, 0) >= tries:
+        if self._counts.get(seq, 0) < tries:
+            self._set(seq, tries)
+            if tries == 2:
+                for other in islice(waiting, TOGETHER):
+                    if self.of(other) == 1:
+                        self._set(other, tries)
+        elif self._written.tries.get(seq, 0) >= tries:
             # It was written down together with one before it.
             return True
-        self._set(seq, tries)
-        if tries == 2:
-            for other in islice(waiting, TOGETHER):
-                if self.of(other) == 1:
-                    self._set(other, tries)
+        # Also where it was noted before, and its writing failed.
         return await self.write()
 
     def given_back(self, seq: int, tries: int) -> None:

@@ -1,18 +1,18 @@
-"""Workers and NATS are killed with -9, paused and cut off: nothing is lost, order is kept."""
+"""Workers and what keeps the bus are killed with -9, paused and cut off, on Redis and on NATS.
 
-import json
+Nothing is lost, the order of a server is kept, and no shard has two owners.
+"""
+
 import signal
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
 
 import anyio
 import pytest
 from bus_hands import Hands, number_of, subscribed
+from bus_stage import LEASE_SECONDS, SERVERS, TAKE_OVER_SECONDS, Stage, in_order, one_owner
 
-from ahcollector.bus import SHARDS, TRIES_MAX
+from ahcollector.bus import SHARDS, TRIES_MAX, shard_for
 from ahcollector.errors import BusError
 from ahcollector.testing._contracts.bus import batch_of
 
@@ -20,100 +20,115 @@ from ahcollector.testing._contracts.bus import batch_of
 testkit = pytest.importorskip("testkit")
 
 pytestmark = [pytest.mark.anyio, pytest.mark.service, pytest.mark.fault]
-SCRIPT = Path(__file__).with_name("nats_worker_process.py")
-SERVERS = [f"server-{n}" for n in range(40)]
-SETTINGS = {
-    "lease_seconds": 1.5,
+
+# Real times, shortened, of the buses in which workers live and die.
+ON_REDIS = {
+    "block_seconds": 0.05,
+    "lease_seconds": LEASE_SECONDS,
+    "claim_idle_seconds": 1.0,
+    "sample_seconds": 0.05,
+    "retry_seconds": 0.02,
+}
+ON_NATS = {
+    "lease_seconds": LEASE_SECONDS,
     "pull_seconds": 2.0,
     "sample_seconds": 0.05,
     "retry_seconds": 0.02,
 }
-# A lease, and the time in which the other one looks; thrice, for this machine has others to serve.
-TAKE_OVER_SECONDS = 3 * (1.5 + 0.5)
 
 
-class Stage:
-    """A publisher (this process), workers, and the ledger of what they got."""
+class OnRedis:
+    kind = "redis"
+    buses = "buses"
+    settings = ON_REDIS
+    timeout_seconds = 0.2
 
-    def __init__(self, buses, stack, ledger):
-        self.bus = buses(client=buses.client(timeout_seconds=1.0))
-        self.prefix = buses.prefix
-        self.url = buses.server.url
-        self.stack = stack
-        self.path = ledger
-        self.accepted = []
-        self.pause_seconds = 0.0
+    @staticmethod
+    def start(start_service):
+        return start_service(testkit.RedisServer, appendfsync="always")
 
-    def start(self, name, *options, **more):
-        settings = json.dumps(SETTINGS | more)
-        arguments = [self.url, self.prefix, str(self.path), name, settings, *map(str, options)]
-        process = subprocess.Popen([sys.executable, str(SCRIPT), *arguments])
+    @staticmethod
+    def address(server):
+        return server.port
 
-        def end():
-            process.kill()
-            process.wait()
+    @staticmethod
+    def publisher(buses):
+        return buses(queue_batches_max=100_000)
 
-        self.stack.callback(end)
-        return process
+    @staticmethod
+    def left(buses, bus):
+        client = buses.client()
 
-    async def publish(self, numbers):
-        """Publish until each is accepted: what was refused is sent again, as by an agent."""
-        for number in numbers:
-            batch = batch_of(number, server_id=SERVERS[number % len(SERVERS)])
-            while True:
-                try:
-                    await self.bus.publish(batch)
-                except BusError:
-                    await anyio.sleep(0.02)
-                else:
-                    break
-            self.accepted.append(number)
-            await anyio.sleep(self.pause_seconds)
+        async def left():
+            keys = [client.key("bus", "s", str(shard)) for shard in range(SHARDS)]
+            return sum(await client.pipeline([("XLEN", key) for key in keys]))
 
-    def ledger(self):
-        text = self.path.read_text() if self.path.exists() else ""
-        return [json.loads(line) for line in text.splitlines()]
+        return left
 
-    async def until(self, condition, seconds=60):
-        with anyio.move_on_after(seconds) as scope:
-            while not condition(self.ledger()):
-                await anyio.sleep(0.05)
-        assert not scope.cancelled_caught, f"the ledger: {self.ledger()[-20:]}"
 
-    async def until_all_came(self, seconds=60):
-        expected = set(self.accepted)
-        await self.until(lambda lines: {line["number"] for line in lines} >= expected, seconds)
+class OnNats:
+    kind = "nats"
+    buses = "nats_buses"
+    settings = ON_NATS
+    timeout_seconds = 0.8
 
-    async def left(self):
-        """How many entries are in all shards, held or not."""
-        info = await self.bus._api.ask(f"STREAM.INFO.{self.bus._names.stream}")
-        return info["state"]["messages"]
+    @staticmethod
+    def start(start_service):
+        return start_service(testkit.NatsServer)
 
-    async def until_empty(self):
-        with anyio.fail_after(20):
-            while await self.left():
-                await anyio.sleep(0.02)
+    @staticmethod
+    def address(server):
+        return server.url
+
+    @staticmethod
+    def publisher(buses):
+        return buses(client=buses.client(timeout_seconds=1.0))
+
+    @staticmethod
+    def left(buses, bus):
+        async def left():
+            info = await bus._api.ask(f"STREAM.INFO.{bus._names.stream}")
+            return info["state"]["messages"]
+
+        return left
+
+
+@pytest.fixture(params=[OnRedis, OnNats], ids=["redis", "nats"])
+def on(request):
+    return request.param
 
 
 @pytest.fixture
-async def stage(nats_buses, tmp_path):
+def stage_of(on, tmp_path):
+    """Make a stage: `stage_of(buses)`; its workers end with the stack that is given."""
+
+    def stage_of(buses, stack=None):
+        bus = on.publisher(buses)
+        return Stage(
+            kind=on.kind,
+            address=on.address(buses.server),
+            prefix=buses.prefix,
+            bus=bus,
+            left=on.left(buses, bus),
+            settings=on.settings,
+            ledger=tmp_path / "ledger",
+            stack=stack,
+        )
+
+    return stage_of
+
+
+@pytest.fixture
+def stage(request, on, stage_of):
     with ExitStack() as stack:
-        yield Stage(nats_buses, stack, tmp_path / "ledger")
+        yield stage_of(request.getfixturevalue(on.buses), stack)
 
 
-def in_order(lines):
-    """Of each server, what is seen for the first time comes in the order of publishing."""
-    for server in SERVERS:
-        numbers = list(dict.fromkeys(line["number"] for line in lines if line["server"] == server))
-        assert numbers == sorted(numbers), [line for line in lines if line["server"] == server]
-
-
-def one_owner(lines):
-    """Whoever took a shard, nobody handed over under an older lease after that."""
-    fences = {}
-    for line in lines:
-        assert line["fence"] >= fences.get(line["shard"], 0), line
-        fences[line["shard"]] = line["fence"]
+@pytest.fixture
+def buses_of_its_own(on, request, start_service):
+    """A server of the test's own and what makes buses on it: `async with buses_of_its_own()`."""
+    buses_on = request.getfixturevalue(f"{on.buses}_on")
+    return lambda: buses_on(on.start(start_service))
 
 
 async def test_two_processes_share_the_work_and_when_one_dies_the_other_has_its_entries(stage):
@@ -253,11 +268,10 @@ async def test_workers_killed_and_paused_at_random_lose_nothing_and_never_own_to
     await stage.until_empty()
 
 
-async def test_nats_killed_with_minus_nine_while_both_sides_work_loses_nothing(
-    start_service, nats_buses_on, tmp_path
+async def test_a_service_killed_with_minus_nine_while_both_sides_work_loses_nothing(
+    on, buses_of_its_own, stage_of
 ):
     """C13: what publish returned from is there afterwards, and the subscribers go on."""
-    server = start_service(testkit.NatsServer)
     seen = []
 
     async def handler(delivery):
@@ -270,9 +284,9 @@ async def test_nats_killed_with_minus_nine_while_both_sides_work_loses_nothing(
             while not condition():
                 await anyio.sleep(0.01)
 
-    async with nats_buses_on(server) as buses:
-        stage = Stage(buses, None, tmp_path / "ledger")
-        worker = buses(client=buses.client(timeout_seconds=1.0), **SETTINGS)
+    async with buses_of_its_own() as buses:
+        stage = stage_of(buses)
+        worker = buses(client=buses.client(timeout_seconds=1.0), **on.settings)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.subscribe, range(SHARDS), handler)
             async with anyio.create_task_group() as publishing:
@@ -280,9 +294,9 @@ async def test_nats_killed_with_minus_nine_while_both_sides_work_loses_nothing(
                 for pause in (0.0, 0.3, 2.5):
                     enough = len(stage.accepted) + 100
                     await until(lambda enough=enough: len(stage.accepted) >= enough)
-                    await anyio.to_thread.run_sync(server.kill)
+                    await anyio.to_thread.run_sync(buses.server.kill)
                     await anyio.sleep(pause)
-                    await anyio.to_thread.run_sync(server.start)
+                    await anyio.to_thread.run_sync(buses.server.start)
                 enough = len(stage.accepted) + 100
                 await until(lambda: len(stage.accepted) >= enough)
                 publishing.cancel_scope.cancel()
@@ -309,29 +323,30 @@ async def put(bus, number):
                 await anyio.sleep(0.02)
 
 
-async def test_a_nats_that_hangs_holds_nobody_and_its_leases_are_won_again(
-    start_service, nats_buses_on
-):
-    server = start_service(testkit.NatsServer)
-    async with nats_buses_on(server) as buses:
-        bus = buses(client=buses.client(timeout_seconds=0.8))
+async def test_a_service_that_hangs_holds_nobody_and_its_leases_are_won_again(on, buses_of_its_own):
+    async with buses_of_its_own() as buses:
+        bus = buses(client=buses.client(timeout_seconds=on.timeout_seconds))
         async with subscribed(bus, hands := Hands()):
             for turn in range(3):
                 await put(bus, turn)
                 await came(hands, turn)
-                server.pause()
+                buses.server.pause()
                 # A process of several threads does not stand still at once.
                 await anyio.sleep(0.2)
                 with anyio.fail_after(5.0), pytest.raises(BusError, match="gave no answer"):
                     await bus.publish(batch_of(1_000 + turn))
                 # Beyond the lease, the second time.
                 await anyio.sleep(1.5 if turn == 1 else 0.1)
-                server.resume()
+                buses.server.resume()
                 # What was sent to the one that hung may have come: it is there once.
                 await put(bus, 1_000 + turn)
                 await came(hands, 1_000 + turn)
-            server.pause()
+            buses.server.pause()
             begun = time.monotonic()
         assert time.monotonic() - begun < 10
-        server.resume()
+        buses.server.resume()
     assert list(dict.fromkeys(hands.numbers)) == [0, 1_000, 1, 1_001, 2, 1_002]
+
+
+def test_the_servers_of_these_tests_are_in_many_shards():
+    assert len({shard_for(server) for server in SERVERS}) > 20
