@@ -3,11 +3,15 @@
 import logging
 
 import pytest
-from forgetful_world import AFTER, SERVERS, World, settle
+from forgetful_world import AFTER, SERVERS, ForgetfulStore, World, settle
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ahcollector.alerts import ObservingWriter
 from ahcollector.bus import TRIES_MAX, shard_for
+from ahcollector.departures import MemoryDepartures, Sieve, SparingWriter
+from ahcollector.store import Restarts
+from ahcollector.testing import FakeClock
 
 pytestmark = pytest.mark.anyio
 
@@ -207,8 +211,33 @@ async def test_what_cannot_be_kept_is_refused(settings):
         World(**settings)
 
 
-async def test_a_store_that_tells_its_starts_is_given_its_time_without_being_told_to():
-    async with World(durable_after_seconds=None, restarts=None) as world:
+class Nobody:
+    async def observed(self, batches):
+        pass
+
+
+def observed(store):
+    return ObservingWriter(writer=store, observer=Nobody())
+
+
+def spared(store):
+    sieve = Sieve(departures=MemoryDepartures(), is_known=None, clock=FakeClock())
+    return SparingWriter(writer=store, deleter=store, sieve=sieve)
+
+
+WRAPS = [lambda store: store, observed, spared, lambda store: spared(observed(store))]
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_a_writer_before_a_store_tells_of_its_starts_as_far_as_the_store_does(wrap):
+    clock = FakeClock()
+    assert isinstance(wrap(ForgetfulStore(clock)), Restarts)
+    assert not isinstance(wrap(SilentStore(ForgetfulStore(clock))), Restarts)
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+async def test_a_store_that_tells_its_starts_is_given_its_time_without_being_told_to(wrap):
+    async with World(durable_after_seconds=None, restarts=None, wrap=wrap) as world:
         await world.publish(2)
         await world.wait(14)
         assert world.acknowledged() == set()

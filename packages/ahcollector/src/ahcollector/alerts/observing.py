@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ahcollector.bus.base import SampleBatch
-from ahcollector.store.base import Writer
+from ahcollector.store.base import Restarts, Writer
 
 __all__ = ["ObservingWriter", "SampleObserver"]
 
@@ -29,6 +29,9 @@ class SampleObserver(Protocol):
 class ObservingWriter:
     """A `Writer` that shows an observer what it has written; for a `Worker`, as its store.
 
+    It has the `epoch` of a writer that has one (`Restarts`), and none before one that has none. So
+    a worker holds what was written until it is durable, whether or not somebody looks at it.
+
     Args:
         writer: Where samples go.
         observer: Shown them afterwards.
@@ -37,6 +40,9 @@ class ObservingWriter:
     def __init__(self, *, writer: Writer, observer: SampleObserver) -> None:
         self._writer = writer
         self._observer = observer
+        if isinstance(writer, Restarts):
+            # Only then: a worker takes whoever has an `epoch` for a store that can lose something.
+            self.epoch = writer.epoch
 
     async def write(self, batches: Sequence[SampleBatch]) -> None:
         """Store the samples, then show them.

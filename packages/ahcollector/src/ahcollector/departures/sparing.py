@@ -16,7 +16,7 @@ from ahcollector.errors import (
     TemporaryStoreError,
 )
 from ahcollector.metrics import Metrics, NullMetrics
-from ahcollector.store.base import Deleter, Writer
+from ahcollector.store.base import Deleter, Restarts, Writer
 
 __all__ = ["SparingWriter"]
 
@@ -33,6 +33,9 @@ class SparingWriter:
     again afterwards, and the series of whoever left meanwhile are deleted once more, before the
     shard's next write; also where that write failed and may have been done. Only a process that
     dies in just such a write leaves its series behind: to delete again removes them.
+
+    It has the `epoch` of a writer that has one (`Restarts`), so that a worker holds what was
+    written until it is durable.
 
     Args:
         writer: Where the others go.
@@ -55,6 +58,9 @@ class SparingWriter:
         self._metrics = metrics if metrics is not None else NullMetrics()
         # Servers in writes that are under way, or failed: what they have of it nobody knows.
         self._unsure: set[ServerKey] = set()
+        if isinstance(writer, Restarts):
+            # Only then: a worker takes whoever has an `epoch` for a store that can lose something.
+            self.epoch = writer.epoch
 
     async def write(self, batches: Sequence[SampleBatch]) -> None:
         """Store the samples of those who are there.

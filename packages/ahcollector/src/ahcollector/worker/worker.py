@@ -98,7 +98,8 @@ class Worker:
             write that returned is kept, and acknowledged at once. None: 15 s with `restarts`,
             which is enough for VictoriaMetrics; else 0.
         restarts: Tells whether the store may have lost something; None: the store itself, where it
-            has an `epoch`. A store inside another writer (`ObservingWriter`) is to be named here.
+            has an `epoch`, as a writer of this package before it then has. A store inside a writer
+            of somebody else, which has none, is to be named here.
         held_max: Batches that may wait to become durable, at about 300 bytes each; then the shards
             wait.
 
