@@ -313,6 +313,24 @@ async def test_who_is_deleted_has_no_alerts_any_more(path, names):
     assert alerts.asked == [("acme", *names)] * 2
 
 
+class Deleter:
+    """Forgets what the store has, and something else besides."""
+
+    async def delete_server(self, *names):
+        return 7
+
+    async def delete_company(self, *names):
+        return 8
+
+
+async def test_series_are_deleted_where_the_application_is_told_to():
+    office = Office(deleter=Deleter())
+    response = await office.ask("DELETE", "/companies/acme/servers/s1")
+    assert response.json() == {"agents": 0, "series": 7}
+    response = await office.ask("DELETE", "/companies/acme")
+    assert response.json() == {"agents": 0, "series": 8}
+
+
 async def test_outbox_metrics_and_health():
     office = Office(outbox=MemoryOutbox(), metrics=PrometheusMetrics())
     state = (await office.ask("GET", "/outbox")).json()

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from ahcollector._sealed import seal
-from ahcollector.errors import SnapshotError
+from ahcollector.errors import SnapshotError, TemporaryStoreError
 from ahcollector.store import MemoryStore, StoreSnapshot
 from ahcollector.testing import FakeClock
 from ahcollector.testing._contracts.store import samples
@@ -110,3 +110,35 @@ async def test_another_version_and_a_bad_place_are_refused(tmp_path):
     await world.write(1)
     with pytest.raises(SnapshotError):
         await world.snapshot.save()
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("whole", [False, True], ids=["server", "company"])
+async def test_what_was_deleted_is_not_back_after_a_kill(tmp_path, whole):
+    """C18: the file of before would bring it back, so the answer waits for the new one."""
+    world = World(tmp_path)
+    await world.write()
+    await world.snapshot.save()
+    labels = dict(next(iter(await everything(world.store))))
+    names = (labels["company_id"], labels["server_id"])
+    if whole:
+        assert await world.snapshot.delete_company(names[0]) == 3
+    else:
+        assert await world.snapshot.delete_server(*names) == 3
+    store, count = await world.loaded()
+    assert (count, store.points) == (0, 0)
+
+
+async def test_deletion_whose_file_could_not_be_written_is_to_be_repeated(tmp_path):
+    world = World(tmp_path)
+    await world.write()
+    await world.snapshot.save()
+    labels = dict(next(iter(await everything(world.store))))
+    names = (labels["company_id"], labels["server_id"])
+    whole, world.snapshot._path = world.path, tmp_path / "state" / "store.jsonl" / "no"
+    with pytest.raises(TemporaryStoreError, match=r"may be back after a crash.*make room"):
+        await world.snapshot.delete_server(*names)
+    world.snapshot._path = whole
+    assert (await world.loaded())[1] == 3
+    assert await world.snapshot.delete_server(*names) == 0
+    assert (await world.loaded())[1] == 0

@@ -79,6 +79,7 @@ async def collector_side(
         directory=door.directory,
         presence=side.presence,
         store=side.store,
+        deleter=side.samples.deleter,
         outbox=side.outbox,
         dead_batches=dead_batches,
         bus=side.bus,

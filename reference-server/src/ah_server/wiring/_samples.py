@@ -15,7 +15,7 @@ from ah_server.wiring._seams import Seams
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import PermanentStoreError, TemporaryStoreError
 from ahcollector.metrics import PrometheusMetrics
-from ahcollector.store import MemoryStore, Restarts, Store, StoreSnapshot
+from ahcollector.store import Deleter, MemoryStore, Restarts, Store, StoreSnapshot
 from ahcollector.store.victoria_metrics import VictoriaMetricsStore
 
 _DAY_SECONDS = 86_400.0
@@ -29,6 +29,7 @@ class Samples:
     """The store of samples.
 
     Attributes:
+        deleter: forgets tenants, so that they are not back after a crash.
         shared: whether it is another process's, for any number of servers.
         restarts: tells whether it may have lost what was written; None: what was written is kept.
         step_seconds_min: the least step of a range that it answers.
@@ -37,6 +38,7 @@ class Samples:
     """
 
     store: Store
+    deleter: Deleter
     shared: bool
     restarts: Restarts | None
     step_seconds_min: int
@@ -81,6 +83,7 @@ async def samples_of(
         raise DependencyError(f"tsdb.url: {tsdb.url} cannot be used: {error}") from error
     return Samples(
         store=store,
+        deleter=store,
         shared=True,
         restarts=store,
         step_seconds_min=_STEP_SECONDS,
@@ -139,6 +142,7 @@ async def _embedded(settings: ServerSettings, seams: Seams, metrics: PrometheusM
     await keeper.load()
     return Samples(
         store=store,
+        deleter=keeper,
         shared=False,
         restarts=None,
         step_seconds_min=_EMBEDDED_STEP_SECONDS,

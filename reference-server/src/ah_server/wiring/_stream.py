@@ -101,7 +101,7 @@ def worker_of(
         bus=carrier.bus,
         store=SparingWriter(
             writer=ObservingWriter(writer=samples.store, observer=observer),
-            deleter=samples.store,
+            deleter=samples.deleter,
             sieve=sieve,
             metrics=metrics,
         ),

@@ -48,7 +48,7 @@ from ahcollector.outbox.base import Outbox
 from ahcollector.presence.base import Presence
 from ahcollector.registry.base import Registry
 from ahcollector.registry.directory import Directory
-from ahcollector.store.base import Store
+from ahcollector.store.base import Deleter, Store
 from ahcollector.worker.deadletter import DeadBatches
 from ahwire import AgentRecord, DecodeError, Rng
 from ahwire.status import Code
@@ -85,6 +85,7 @@ def admin_app(
     directory: Directory,
     presence: Presence,
     store: Store,
+    deleter: Deleter | None = None,
     outbox: Outbox | None = None,
     dead_batches: DeadBatches | None = None,
     bus: Bus | None = None,
@@ -106,7 +107,8 @@ def admin_app(
         registry: Read.
         directory: Written through, so that presence follows.
         presence: Who is up and down.
-        store: Asked for series, and told to forget tenants.
+        store: Asked for series.
+        deleter: Told to forget tenants; None: the store itself.
         outbox: Shown, and its dead letters replayed and forgotten; None: 404.
         dead_batches: The worker's refused batches, likewise; None: 404.
         bus: Where refused batches are replayed to; None: their replay is 404.
@@ -135,6 +137,7 @@ def admin_app(
         directory=directory,
         presence=presence,
         store=store,
+        deleter=deleter if deleter is not None else store,
         outbox=outbox,
         alerts=alerts,
         bodies=bodies,
@@ -230,6 +233,7 @@ class _Doors:
         directory: Directory,
         presence: Presence,
         store: Store,
+        deleter: Deleter,
         outbox: Outbox | None,
         alerts: TenantAlerts | None,
         bodies: Bodies,
@@ -239,6 +243,7 @@ class _Doors:
         self._directory = directory
         self._presence = presence
         self._store = store
+        self._deleter = deleter
         self._outbox = outbox
         self._alerts = alerts
         self._bodies = bodies
@@ -292,7 +297,7 @@ class _Doors:
     async def delete_server(self, request: Request) -> Response:
         company_id, server = path_id(request, "company_id"), path_id(request, "server_id")
         agents = await self._directory.delete_server(company_id, server)
-        series = await self._store.delete_server(company_id, server)
+        series = await self._deleter.delete_server(company_id, server)
         if self._alerts is not None:
             await self._alerts.forget_server(company_id, server)
         return JSONResponse({"agents": len(agents), "series": series})
@@ -300,7 +305,7 @@ class _Doors:
     async def delete_company(self, request: Request) -> Response:
         company_id = path_id(request, "company_id")
         agents = await self._directory.delete_company(company_id)
-        series = await self._store.delete_company(company_id)
+        series = await self._deleter.delete_company(company_id)
         if self._alerts is not None:
             await self._alerts.forget_company(company_id)
         return JSONResponse({"agents": len(agents), "series": series})

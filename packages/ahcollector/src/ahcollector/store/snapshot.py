@@ -26,7 +26,7 @@ import anyio.to_thread
 from ahcollector._sealed import read_sealed, replace_file, seal, set_aside
 from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock
-from ahcollector.errors import SnapshotError
+from ahcollector.errors import SnapshotError, TemporaryStoreError
 from ahcollector.store.memory import Labels, MemoryStore
 
 __all__ = ["StoreSnapshot"]
@@ -42,7 +42,8 @@ class StoreSnapshot:
     """Loads a memory store from a file, and saves it there while it runs.
 
     What was written since the last save is lost with a crash; agents were told that it is stored,
-    so this is for the demo and small deployments that accept it.
+    so this is for the demo and small deployments that accept it. What was deleted must not be back
+    after one, so this is the store's `Deleter`, too, and saves before it says that it is done.
 
     Args:
         store: The store.
@@ -91,6 +92,28 @@ class StoreSnapshot:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._try()
+
+    async def delete_server(self, company_id: str, server_id: str) -> int:
+        """Delete all series of a server from the store and the file; return how many there were.
+
+        Raises:
+            TemporaryStoreError: The file could not be written, and may still have them; the call
+                may be repeated.
+        """
+        return await self._saved_after(await self._store.delete_server(company_id, server_id))
+
+    async def delete_company(self, company_id: str) -> int:
+        """Delete all series of a company from the store and the file, as `delete_server` does."""
+        return await self._saved_after(await self._store.delete_company(company_id))
+
+    async def _saved_after(self, count: int) -> int:
+        try:
+            await self.save()
+        except SnapshotError as error:
+            raise TemporaryStoreError(
+                f"series are deleted, and may be back after a crash: {error}"
+            ) from error
+        return count
 
     async def _try(self) -> None:
         try:
