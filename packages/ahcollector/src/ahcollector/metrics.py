@@ -272,8 +272,9 @@ RULES_SERIES = _gauge(
 )
 RULES_POINTS_DROPPED = _counter(
     "ahc_rules_points_dropped_total",
-    "Points that no threshold rule judged, by reason: late, not_finite, a bound of the evaluator; "
-    "rules_unknown, state_unavailable, departed (their server has left), or events_waiting.",
+    "Points that no threshold rule judged, by reason: late, not_finite, rule_failed, a bound of "
+    "the evaluator; rules_unknown, state_unavailable, departed (their server has left), or "
+    "events_waiting.",
     "reason",
 )
 RULES_STATE_FAILURES = _counter(

@@ -5,18 +5,24 @@ Pure: what it decides is stored and told by the engine, which waits in between.
 Law: a decision stays in `new`, and what it moved in the dirty names, until `stored` is called for a
 change that carries them. So a change that may or may not have been stored is made again, with the
 same events and the states as they are by then.
+
+What is judged is told in steps: what was not told yet stands in `_coming`, in order, whoever left
+in between, and no state is stored before it is told.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
 from ahcollector.alerts._in_force import RulesInForce, SilencesInForce
+from ahcollector.alerts._pace import STEP_WORK, Pace
+from ahcollector.alerts._unjudged import UnjudgedLog
 from ahcollector.alerts.base import AlertChange, AlertImage, UnitKey
 from ahcollector.alerts.settings import AlertSettings
 from ahcollector.alerts.stages import FlapStage, Pipeline, SilenceStage, Stage
@@ -42,6 +48,7 @@ _NOTHING: Final = "{}"
 _TENANT_LABELS: Final = frozenset({"__name__", "company_id", "server_id"})
 _CHUNK_SERIES: Final = 500
 _STEP_SERIES: Final = 100
+_LARGE: Final = 500
 _PIECES_MIN: Final = 20
 _RETURNED_MAX: Final = 10_000
 
@@ -96,6 +103,9 @@ class AlertUnit:
         self._seq = 0
         self._now_ms = 0
         self._counted: dict[str, int] = {}
+        self._unjudged = UnjudgedLog(key)
+        self._coming: deque[Iterator[Event]] = deque()
+        self._pace = Pace()
         self.epoch = 0
         self.new: list[Event] = []
         self.waiting: dict[str, Event] = {}
@@ -106,15 +116,28 @@ class AlertUnit:
 
     # --- what is judged
 
+    def is_current(self, rules: RulesInForce, silences: SilencesInForce | None) -> bool:
+        """Whether these rules and silences are judged by already."""
+        return rules is self._rules and (
+            silences is None or self._silences.holds(silences.silences)
+        )
+
+    def is_large(self, rules: RulesInForce) -> bool:
+        """Whether a change of the rules takes so long that it must not hold up others."""
+        held = self._evaluator.watches_count + self.series_count + len(self._pipeline)
+        return held + rules.count + self._pace.silences > _LARGE
+
     def refresh(self, rules: RulesInForce, silences: SilencesInForce | None, now: float) -> None:
-        """Judge by these rules and silences from now on; tells what their change ends."""
+        """Judge by these from now on, in any thread that has the unit; `flow` tells what ends."""
         if silences is not None:
             self._silences.replace(silences.silences)
+            self._pace.silences = silences.silences.count_of(self.key.company_id)
         if rules is self._rules:
             return
         company_id = self.key.company_id
         told = self._evaluator.set_rules(rules.of(company_id), now)
         self._rules, self._metrics = rules, rules.metrics(company_id)
+        self._unjudged = UnjudgedLog(self.key)
         # Pieces that are stored from now on are of these rules, and must not meet a base of others.
         self.is_whole_due = self.is_moved = True
         self._tell(told, now)
@@ -122,11 +145,11 @@ class AlertUnit:
     def observe(self, batch: SampleBatch, now: float) -> Iterator[None]:
         """Judge the points of a batch; those that are not newer move nothing.
 
-        Yields after every so many series: others may have a turn then, and the rest may be left
-        for when the batch comes again.
+        Yields after every so much work; the rest may be left for when the batch comes again.
         """
         evaluator = self._evaluator
         server_id = batch.server_id
+        yield from self.flow()
         evaluator.host_seen(server_id, batch.received_at_ms / 1000)
         for number, stored in enumerate(batch.series):
             if number % _STEP_SERIES == 0:
@@ -139,15 +162,23 @@ class AlertUnit:
                 told = evaluator.observe(server_id, series, at_ms / 1000, value)
                 if told:
                     self._tell(told, now)
+                    yield from self.flow()
+                if self._pace.is_rest_due(evaluator.work):
+                    yield
 
-    def tick(self, now: float) -> None:
-        """Let time pass."""
-        self._tell(self._evaluator.tick(now), now)
+    def tick(self, now: float) -> Iterator[None]:
+        """Let time pass; yields after every so much work."""
+        yield from self.flow()
+        for told in self._evaluator.tick_steps(now, work_max=STEP_WORK):
+            self._tell(told, now)
+            yield from self.flow()
+            yield
         self._now_ms = int(now * 1000)
-        self._keep(self._pipeline.tick(_moment(now)))
+        self._coming.append(self._pipeline.tick(_moment(now)))
+        yield from self.flow()
 
     def forget(self, server_id: str, now: float) -> None:
-        """Take a server away: its alerts end, its series leave."""
+        """Take a server away: its alerts end, its series leave; `flow` tells it."""
         self._tell(self._evaluator.forget(server_id, now), now)
         self.is_whole_due = self.is_moved = True
 
@@ -155,7 +186,23 @@ class AlertUnit:
         """Take all servers away; yields after each."""
         for server_id in self._evaluator.servers:
             self.forget(server_id, now)
+            yield from self.flow()
             yield
+
+    def flow(self) -> Iterator[None]:
+        """Tell what was judged; yields after every so many events, the rest may be left for later.
+
+        What is left is told before anything is stored.
+        """
+        while self._coming:
+            for event in self._coming[0]:
+                self._moved_alerts[event_key(event)] = None
+                self.new.append(event)
+                self.is_moved = True
+                self._pace.told()
+                if self._pace.is_rest_due(self._evaluator.work):
+                    yield
+            self._coming.popleft()
 
     def departed(self, server_id: str, at_ms: int, now: float) -> None:
         """Take away a server that left at `at_ms`, unless it is known to have come back since."""
@@ -194,13 +241,7 @@ class AlertUnit:
             except ValueError as error:
                 self._lose(EventType(f"alert.{transition.kind}"), error)
                 continue
-            self._keep(self._pipeline.tell(draft, _moment(now)))
-
-    def _keep(self, events: Iterable[Event]) -> None:
-        for event in events:
-            self._moved_alerts[event_key(event)] = None
-            self.new.append(event)
-            self.is_moved = True
+            self._coming.append(self._pipeline.tell(draft, _moment(now)))
 
     def _mint(self, draft: EventDraft) -> Event | None:
         seq = next_seq(self._now_ms, self._seq)
@@ -224,7 +265,7 @@ class AlertUnit:
     @property
     def is_dirty(self) -> bool:
         """Whether a decision is not stored yet."""
-        return bool(self.new or self._moved_series or self._moved_alerts)
+        return bool(self._coming or self.new or self._moved_series or self._moved_alerts)
 
     @property
     def undelivered(self) -> int:
@@ -239,13 +280,16 @@ class AlertUnit:
     @property
     def is_empty(self) -> bool:
         """Whether nothing would be missed."""
-        return not (self.series_count or len(self._pipeline) or self.new or self.waiting)
+        return not (
+            self.series_count or len(self._pipeline) or self._coming or self.new or self.waiting
+        )
 
     def base_parts(self) -> Iterator[tuple[str, str]]:
         """Yield a whole snapshot in parts, each made when it is asked for.
 
         Nothing may move the unit in between.
         """
+        deque(self.flow(), maxlen=0)
         for chunk in self._evaluator.snapshot_chunks(_CHUNK_SERIES):
             yield _RULES, chunk.decode()
         if self._returned:
@@ -254,6 +298,7 @@ class AlertUnit:
 
     def pieces(self) -> dict[str, str | None] | None:
         """Return what moved, by name; None when that needs a whole snapshot."""
+        deque(self.flow(), maxlen=0)
         moved = len(self._moved_series)
         # A piece names its rules again, and so costs as much as several series of a whole one.
         if self.is_whole_due or (moved > _PIECES_MIN and moved * 8 > self.series_count):
@@ -335,6 +380,7 @@ class AlertUnit:
         now = dict(self._evaluator.drops)
         fresh = {reason: count - self._counted.get(reason, 0) for reason, count in now.items()}
         self._counted = now
+        self._unjudged.name(self._evaluator.take_unjudged())
         return {reason: count for reason, count in fresh.items() if count}
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 
 from ahcollector import metrics as names
 from ahcollector._trouble import Trouble
@@ -231,7 +232,7 @@ class AlertEngine:
 
         def forget(unit: AlertUnit, _: Sequence[SampleBatch]) -> Iterator[None]:
             unit.forget(server_id, self._clock.time())
-            yield
+            return unit.flow()
 
         await self._forget(key, f"server {server_id}", forget)
 
@@ -291,8 +292,7 @@ class AlertEngine:
 
     async def _tick(self, key: UnitKey, slot: Slot) -> None:
         def look(unit: AlertUnit, _: Sequence[SampleBatch]) -> Iterator[None]:
-            unit.tick(self._clock.time())
-            yield
+            return unit.tick(self._clock.time())
 
         await self._work(key, slot, look)
         unit = slot.unit
@@ -327,7 +327,7 @@ class AlertEngine:
             unit = await self._keeper.claimed(key, slot)
             rules = self._rules()
             assert rules is not None, "nothing is judged before there are rules"
-            unit.refresh(rules, self._silences(), self._clock.time())
+            await self._refresh(unit, rules)
             # Behind the claim: whoever left noted it before another process claimed the unit to end
             # their alerts, so what is judged here is seen there, or refused here and judged anew.
             living = await self._leaving.living(unit, batches)
@@ -348,6 +348,19 @@ class AlertEngine:
             f"the alerts of company {key.company_id} in shard {key.shard} are taken over again and "
             "again: two processes own one shard"
         )
+
+    async def _refresh(self, unit: AlertUnit, rules: RulesInForce) -> None:
+        """Judge by what is in force now, and tell what that ends; others have their turns."""
+        silences, now = self._silences(), self._clock.time()
+        if unit.is_current(rules, silences):
+            return
+        if unit.is_large(rules):
+            # Many patterns, or many series to ask: seconds, and never left in the middle.
+            await anyio.to_thread.run_sync(unit.refresh, rules, silences, now)
+        else:
+            unit.refresh(rules, silences, now)
+        for _step in unit.flow():
+            await anyio.lowlevel.checkpoint()
 
     # --- what is told of it
 

@@ -32,7 +32,8 @@ class AlertSettings:
     Attributes:
         no_data_after_seconds: Silence that counts, for rules that do not say.
         flapping: When an alert flaps; None: none does.
-        bounds: How many series one unit (a company in one shard) holds.
+        bounds: How much one unit (a company in one shard) holds: series, and rules over them, of
+            some 120 bytes each.
         waiting_max: Events of one unit that may wait for their store or the outbox. Beyond, its
             points are not judged, and counted, until some have left.
         held_max: Alerts of one unit that silences may hold back.
@@ -44,7 +45,9 @@ class AlertSettings:
     no_data_after_seconds: float = attrs.field(default=300.0, validator=validators.gt(0))
     flapping: FlapSettings | None = attrs.field(factory=FlapSettings)
     bounds: EvaluatorBounds = attrs.field(
-        factory=lambda: EvaluatorBounds(series_max=20_000, rule_series_max=20_000)
+        factory=lambda: EvaluatorBounds(
+            series_max=20_000, rule_series_max=20_000, watches_max=200_000
+        )
     )
     waiting_max: int = attrs.field(default=10_000, validator=validators.ge(1))
     held_max: int = attrs.field(default=10_000, validator=validators.ge(1))

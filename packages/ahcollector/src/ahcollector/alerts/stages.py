@@ -140,6 +140,10 @@ class SilenceStage:
         self._tracker = SuppressionTracker(held_max=held_max)
         self._silences: SilenceSet | None = None
 
+    def holds(self, silences: SilenceSet) -> bool:
+        """Whether these are the silences in force."""
+        return silences is self._silences
+
     def replace(self, silences: SilenceSet) -> None:
         """Put silences in force; the same ones again cost nothing."""
         if silences is not self._silences:

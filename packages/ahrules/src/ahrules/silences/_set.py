@@ -51,6 +51,11 @@ class SilenceSet:
         """Return how many silences can be used."""
         return sum(len(company.all) for company in self._companies.values())
 
+    def count_of(self, company_id: str) -> int:
+        """Return how many silences of a company can be used."""
+        company = self._companies.get(company_id)
+        return 0 if company is None else len(company.all)
+
     def __repr__(self) -> str:
         """Return the size, not the silences."""
         return f"<SilenceSet of {len(self)} silences, {len(self.errors)} errors>"
