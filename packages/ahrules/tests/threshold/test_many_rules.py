@@ -184,6 +184,16 @@ def test_a_part_of_a_snapshot_is_small_however_many_rules_watch_a_series(limited
     assert again.snapshot() == evaluator.snapshot()
 
 
+def test_a_part_of_a_snapshot_has_few_of_many_rules(limited, rule):
+    for count in (0, 1, 99, 100, 101, 200, 350):
+        evaluator = limited(many(rule, count))
+        parts = list(evaluator.snapshot_chunks())
+        assert max(part.count(b'"rule_id"') for part in parts) == min(count, 100)
+        again = limited([])
+        again.restore(b"".join(parts))
+        assert again.snapshot() == evaluator.snapshot()
+
+
 def test_a_window_is_work_too(limited, rule, begin):
     evaluator = limited([rule(agg="avg", agg_seconds=10_000)])
     for at in range(320):

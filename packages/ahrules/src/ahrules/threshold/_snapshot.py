@@ -30,6 +30,7 @@ _VERSION: Final = 1
 _SERIES_FIELDS: Final = 7
 _WATCH_FIELDS: Final = 8
 _SERIES_WATCHES: Final = 4
+_HEAD_RULES: Final = 100
 _HELD: Final = frozenset({AlertState.PENDING, AlertState.FIRING, AlertState.KEPT})
 _load: Final = json.JSONDecoder().decode
 _dump: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -83,14 +84,13 @@ def encode(
     if series_max < 1:
         raise ValueError(f"series_max is {series_max}; a part has at least one series")
     began = epoch()
-    header = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "company_id": company_id,
-        "rules": [json.loads(rule.to_json()) for rule in rules],
-    }
-    lines = [_dump(header)]
     count = crc = 0
+    for head in _head(company_id, rules):
+        part = head.encode()
+        crc = zlib.crc32(part, crc)
+        yield part
+        _expect_same(epoch(), began)
+    lines: list[str] = []
     room = series_max
     for tracked in series:
         lines.append(_dump(_series_row(tracked)))
@@ -102,13 +102,28 @@ def encode(
             crc = zlib.crc32(part, crc)
             lines = []
             yield part
-            if epoch() != began:
-                raise SnapshotError(
-                    "the rules were changed while the snapshot was made; begin anew"
-                )
+            _expect_same(epoch(), began)
     part = _joined(lines)
     crc = zlib.crc32(part, crc)
     yield part + _joined([_dump({"series": count, "crc32": crc})])
+
+
+def _head(company_id: str, rules: Iterable[ThresholdRule]) -> Iterator[str]:
+    """Yield the first line in parts of `_HEAD_RULES` rules, but for the end of the last one."""
+    header = {"format": _FORMAT, "version": _VERSION, "company_id": company_id, "rules": []}
+    opened = _dump(header).removesuffix("]}")
+    texts: list[str] = []
+    for number, rule in enumerate(rules):
+        if number and number % _HEAD_RULES == 0:
+            yield opened + ",".join(texts)
+            opened, texts = ",", []
+        texts.append(_dump(json.loads(rule.to_json())))
+    yield opened + ",".join(texts) + "]}\n"
+
+
+def _expect_same(epoch: int, began: int) -> None:
+    if epoch != began:
+        raise SnapshotError("the rules were changed while the snapshot was made; begin anew")
 
 
 def _joined(lines: Iterable[str]) -> bytes:
