@@ -65,9 +65,9 @@ class ScriptedHub:
 
 
 class World:
-    def __init__(self, **settings):
-        self.clock = FakeClock()
-        self.outbox = MemoryOutbox()
+    def __init__(self, *, clock=None, outbox=None, **settings):
+        self.clock = FakeClock() if clock is None else clock
+        self.outbox = MemoryOutbox() if outbox is None else outbox
         self.hub = ScriptedHub()
         self.sender = OutboxSender(
             outbox=self.outbox, hub=self.hub, clock=self.clock, rng=random.Random(1), **settings
@@ -247,6 +247,112 @@ async def test_what_the_hub_did_not_take_in_a_day_expires():
     assert turn.dead == 1
     assert await world.dead() == ["expired"]
     assert await world.waiting() == [2]
+
+
+DAY = 86_400.0
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("jump", [25 * 3600.0, -25 * 3600.0, 400 * DAY, -400 * DAY])
+@pytest.mark.parametrize("is_before", [True, False])
+async def test_a_jump_of_the_clock_sends_nothing_to_the_dead_letters_untried(jump, is_before):
+    """Before the process began, or while it lives; the hub answers all the time."""
+    world = World()
+    await world.append(1, 2)
+    world.clock.step_wall(jump if is_before else 0.0)
+    again = World(clock=world.clock, outbox=world.outbox)
+    world.clock.step_wall(0.0 if is_before else jump)
+    assert (await again.sender.send_once()).sent == 2
+    assert await again.dead() == []
+
+
+@pytest.mark.fault
+async def test_what_the_clock_jumped_by_is_no_age_of_an_event():
+    """The hub is away meanwhile; a day that passed expires it, and no other one does."""
+    world = World()
+    world.hub.fails = TemporaryHubError("503", status=503)
+    await world.append(1)
+    world.clock.step_wall(25 * 3600)
+    await world.append(2)
+    world.clock.advance(DAY - 1)
+    await world.sender.send_once()
+    assert await world.dead() == []
+    world.clock.advance(2)
+    await world.sender.send_once()
+    assert await world.dead() == ["expired"]
+    # By the clock as it is now the second is as old; it is kept by as much longer as that jumped.
+    world.clock.advance(25 * 3600 - 10)
+    await world.sender.send_once()
+    assert await world.waiting() == [2]
+    world.clock.advance(20)
+    await world.sender.send_once()
+    assert await world.waiting() == []
+
+
+@pytest.mark.fault
+async def test_a_process_that_begins_under_a_wrong_clock_tries_for_a_while():
+    """One 503 in the moment of its start costs nothing; a hub that stays away does."""
+    before = World()
+    await before.append(1)
+    before.clock.step_wall(25 * 3600)
+    world = World(clock=before.clock, outbox=before.outbox)
+    world.hub.fails = TemporaryHubError("503", status=503)
+    for _ in range(3):
+        await world.sender.send_once()
+        world.clock.advance(99)
+    assert await world.waiting() == [1]
+    world.clock.advance(4)
+    assert (await world.sender.send_once()).dead == 1
+    assert await world.dead() == ["expired"]
+
+
+@pytest.mark.parametrize("jump", [-25 * 3600.0, 0.0])
+async def test_after_a_jump_back_an_event_expires_too_if_later(jump):
+    world = World()
+    world.hub.fails = TemporaryHubError("503", status=503)
+    await world.append(1)
+    world.clock.step_wall(jump)
+    world.clock.advance(DAY - jump - 1)
+    await world.sender.send_once()
+    assert await world.waiting() == [1]
+    world.clock.advance(2)
+    await world.sender.send_once()
+    assert await world.dead() == ["expired"]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [FencedHubError("fenced", newest=5), FencedHubError("x", newest=None, is_senseless=True)],
+)
+async def test_a_lease_that_is_lost_makes_nothing_too_old(failure):
+    """Another sends it, or a person has to mend the hub: it is no fault of the event."""
+    world = World(lease=LocalLease(clock=FakeClock()))
+    await world.append(1)
+    world.hub.fails = failure
+    world.clock.advance(10 * DAY)
+    await world.sender.send_once()
+    assert await world.waiting() == [1]
+    world.hub.fails = None
+    assert (await world.sender.send_once()).sent == 1
+
+
+async def test_what_the_answers_never_name_expires():
+    world = World()
+    await world.append(1, 2)
+    world.hub.forgets = {2}
+    world.clock.advance(DAY + 1)
+    turn = await world.sender.send_once()
+    assert (turn.sent, turn.dead) == (1, 1)
+    assert await world.dead() == ["expired"]
+
+
+async def test_letters_beyond_their_retention_go_while_all_goes_well():
+    world = World()
+    await world.append(1)
+    await world.outbox.dead([event(1).event_id], "rejected", world.clock.time(), None)
+    world.clock.advance(31 * DAY)
+    await world.sender.send_once()
+    assert await world.dead() == []
 
 
 async def test_a_fence_goes_with_each_request_and_a_412_keeps_every_event():

@@ -222,7 +222,9 @@ class OutboxSettings:
     backoff_min_seconds: float = setting(1.0, "first wait after a failure", between=(0.1, 300))
     backoff_max_seconds: float = setting(300.0, "longest wait after failures", between=(1, 3600))
     retention_hours: float = setting(
-        24.0, "age at which an unsent event becomes a dead letter", between=(0.1, 24 * 30)
+        24.0,
+        "age at which an event that the hub does not take becomes a dead letter",
+        between=(0.1, 24 * 30),
     )
     dead_max: int = setting(100_000, "dead letters kept", between=(1, 10_000_000))
     dead_retention_days: float = setting(

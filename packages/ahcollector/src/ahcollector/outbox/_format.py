@@ -30,7 +30,7 @@ from typing import Any
 
 import attrs
 
-from ahcollector._sealed import read_sealed, seal
+from ahcollector._sealed import dump, read_sealed, seal, seal_text
 from ahcollector.outbox._queue import DeadLetters, OutboxBounds, Queue
 from ahcollector.outbox.base import REASON_UNREADABLE, DeadLetter, OutboxEntry
 from ahwire import Event
@@ -65,8 +65,9 @@ class Loaded:
 
 def append_line(entry: OutboxEntry) -> bytes:
     """Return the line that appends an entry."""
-    event = json.loads(entry.event.to_json())
-    return seal({"op": "append", "at": entry.enqueued_at, "event": event})
+    # The event is JSON already: to read it and write it again would take three times as long.
+    at, event = dump(entry.enqueued_at), entry.event.to_json()
+    return seal_text(b'{"op":"append","at":%s,"event":%s}' % (at, event))
 
 
 def ids_line(op: str, event_ids: Iterable[str]) -> bytes:

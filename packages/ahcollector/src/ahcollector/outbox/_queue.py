@@ -73,6 +73,8 @@ class Queue:
         self._entries: OrderedDict[str, OutboxEntry] = OrderedDict()
         self._recent: OrderedDict[str, None] = OrderedDict()
         self._sizes: dict[str, int] = {}
+        # What `fitting` found of entries that may be added next: to write them out takes a while.
+        self._found: dict[str, int] = {}
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -95,15 +97,18 @@ class Queue:
         for entry in entries:
             event_id = entry.event.event_id
             if event_id not in self._entries:
+                found = self._found.get(event_id)
                 self._entries[event_id] = entry
-                self._sizes[event_id] = _size_of(entry)
+                self._sizes[event_id] = _size_of(entry) if found is None else found
                 self.bytes += self._sizes[event_id]
+        self._found = {}
 
     def fitting(self, entries: Sequence[OutboxEntry], bounds: OutboxBounds) -> int:
         """Return how many of these entries, from the first on, there is room for."""
-        size = self.bytes
+        size, self._found = self.bytes, {}
         for number, entry in enumerate(entries):
-            size += _size_of(entry)
+            found = self._found[entry.event.event_id] = _size_of(entry)
+            size += found
             if len(self._entries) + number >= bounds.events_max or size > bounds.events_bytes_max:
                 return number
         return len(entries)

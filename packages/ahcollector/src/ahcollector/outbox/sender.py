@@ -23,6 +23,8 @@ from ahcollector.errors import (
 )
 from ahcollector.hub.base import Hub
 from ahcollector.metrics import Metrics, NullMetrics
+from ahcollector.outbox._odd import is_odd
+from ahcollector.outbox._retention import Retention
 from ahcollector.outbox.base import (
     REASON_EXPIRED,
     REASON_REFUSED,
@@ -39,9 +41,8 @@ __all__ = ["OutboxSender", "SendRound"]
 
 _REASON_CHARS_MAX: Final = 200
 _ODD_MAX: Final = 8
-_CLIENT_FAULTS: Final = range(400, 500)
+_INCOMPLETE: Final = "incomplete"
 _SENSELESS: Final = "fence_senseless"
-_RETRIED: Final = frozenset({401, 403, 408, 412, 429})
 _log = logging.getLogger("ahcollector.outbox")
 
 
@@ -77,7 +78,9 @@ class OutboxSender:
       some events.
     * A batch refused for good is sent one event at a time, and those refused alone become dead
       letters: one bad event never stands in the way of the others.
-    * Events older than the retention become dead letters (``expired``).
+    * Events older than the retention become dead letters (``expired``), after a send that failed:
+      each is tried first, for the clock may be wrong. What that jumps by while this process lives
+      is no age, and in its first `backoff_max_seconds` none is too old.
     * Without the lease, nothing is sent; it is renewed before each request. A fence refused by hub
       or outbox drops the lease and keeps every event; a `newest` of the hub that no fence can be
       above is told as an error of the hub and not followed. The lease is given up at the end, and
@@ -136,7 +139,11 @@ class OutboxSender:
         self._batch_max = batch_max
         self._poll_seconds = poll_seconds
         self._backoff = Backoff(backoff_min_seconds, backoff_max_seconds, rng)
-        self._retention_seconds = retention_seconds
+        self._retention = Retention(
+            clock=clock,
+            retention_seconds=retention_seconds,
+            patience_seconds=backoff_max_seconds,
+        )
         self._last_send_seconds = last_send_seconds
         self._lease_idle_seconds = lease_idle_seconds
         self._backoff_max_seconds = backoff_max_seconds
@@ -159,10 +166,11 @@ class OutboxSender:
                 await self._drop_lease(None)
 
     async def send_once(self) -> SendRound:
-        """Take one turn: expire, send one batch, settle it. Failures are told by the result."""
+        """Take one turn: send one batch, settle it. Failures are told by the result."""
         counts: Counter[str] = Counter()
+        self._retention.look()
         try:
-            more = await self._turn(counts)
+            more = await self._turn_or_expire(counts)
         except _TryLater as later:
             return self._failed(counts, later.kind, later.retry_after_seconds, repr(later.kind))
         except TemporaryHubError as error:
@@ -190,6 +198,25 @@ class OutboxSender:
             return self._poll_seconds
         return self._rng.uniform(0.0, 2 * self._pace_seconds)
 
+    async def _turn_or_expire(self, counts: Counter[str]) -> bool:
+        """Do the work of a turn; where the hub does not take events, the too old ones go."""
+        try:
+            return await self._turn(counts)
+        except TemporaryHubError:
+            await self._expire(counts)
+            raise
+        except _TryLater as later:
+            if later.kind == _INCOMPLETE:  # a lease that was lost says nothing of the hub
+                await self._expire(counts)
+            raise
+
+    async def _expire(self, counts: Counter[str]) -> None:
+        cutoff = self._retention.cutoff()
+        if cutoff is not None:
+            expired = await self._outbox.expire(cutoff, now := self._clock.time())
+            self._count_dead(counts, REASON_EXPIRED, expired)
+            await self._tell_state(now)
+
     async def _turn(self, counts: Counter[str]) -> bool:
         """Do the work of a turn; return whether more is waiting."""
         fence = None
@@ -200,8 +227,8 @@ class OutboxSender:
                 await self._tell_state(self._clock.time(), counts=False)
                 return False
         now = self._clock.time()
-        expired = await self._outbox.expire(now - self._retention_seconds, now)
-        self._count_dead(counts, REASON_EXPIRED, expired)
+        # Nothing is so old: this drops dead letters beyond their bounds.
+        await self._outbox.expire(0.0, now)
         await self._tell_state(now)
         entries = await self._outbox.peek(self._batch_max)
         if not entries:
@@ -212,7 +239,7 @@ class OutboxSender:
         except PermanentHubError as error:
             await self._send_each(events, fence, counts, error)
         except TemporaryHubError as error:
-            if not _is_odd(error) or len(events) == 1:
+            if not is_odd(error) or len(events) == 1:
                 raise
             await self._find_odd(events, fence, counts, error)
         depth = await self._tell_state(self._clock.time())
@@ -297,7 +324,7 @@ class OutboxSender:
             # With a code: the hub itself judged this one.
             await self._bury_refused(event, error, fence, counts)
         except TemporaryHubError as error:
-            if not _is_odd(error):
+            if not is_odd(error):
                 raise
             return error
         return None
@@ -329,7 +356,7 @@ class OutboxSender:
             dead = await self._outbox.dead([rejected.event_id], reason, self._clock.time(), fence)
             self._count_dead(counts, REASON_REJECTED, dead)
         if told != ids:
-            raise _TryLater("incomplete")
+            raise _TryLater(_INCOMPLETE)
 
     def _count_dead(self, counts: Counter[str], reason: str, number: int) -> None:
         if number:
@@ -371,8 +398,3 @@ class OutboxSender:
             dead=counts["dead"],
             wait_seconds=self._backoff.next(retry_after_seconds),
         )
-
-
-def _is_odd(error: TemporaryHubError) -> bool:
-    """Whether it is a 4xx that says nothing of a retry, without the code of the hub."""
-    return error.status in _CLIENT_FAULTS and error.status not in _RETRIED
