@@ -172,9 +172,8 @@ TSDB_REWRITTEN = _counter(
 )
 TSDB_BATCHES_DROPPED = _counter(
     "ahc_tsdb_batches_dropped_total",
-    "Batches that were not stored, by reason: refused (by the store, for good) or unexpected (its "
-    "write failed in an unexpected way five times), both set aside as dead; or deleted (dropped: "
-    "their server or company was deleted since they came).",
+    "Batches that were not stored, by reason: refused (by the store, for good) or unexpected (five "
+    "times), both set aside as dead; or deleted (their server was deleted since they came).",
     "reason",
 )
 WORKER_DEAD_BATCHES_DROPPED = _counter(

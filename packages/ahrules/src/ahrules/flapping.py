@@ -12,16 +12,13 @@ fire, or an alert.resolved unless it is known to be ok.
 | flapping | a change                                | flapping | suppressed  |                |
 | flapping | no change for `quiet_seconds`           | unknown  |             | alert.settled  |
 | flapping | a reminder                              | flapping | suppressed  |                |
-| steady   | resolved because its server was taken   | unknown  | as it is    |                |
-|          | away (the reason is `forgotten`)        |          |             |                |
-| flapping | the same                                | unknown  | as it is    | alert.settled  |
+| any      | resolved as `forgotten`: no server more | unknown  | as it is    | alert.settled  |
 | any      | the same again, any other event         | as it is | as the      |                |
 |          |                                         |          | state says  |                |
 
 Edges: changes exactly `window_seconds` apart are within the window; an alert that was quiet for
 exactly `quiet_seconds` has settled, and a change at that instant is the first of a steady one.
-An alert whose server was taken away is no change: it says nothing of the value, and what comes
-under the same name later begins anew. One that flapped is told as settled behind it, as ok.
+A server taken away is no change, and settles what flapped: what comes under its name is new.
 An event that comes late, with a time before the newest change, counts as if it came with that one.
 alert.flapping is told with the label `alert_state` (`firing` or `ok`: as the change left it) and
 `flap_changes`; alert.settled with `alert_state` and the `duration_seconds` of the flapping, at the

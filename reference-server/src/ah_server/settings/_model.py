@@ -177,7 +177,8 @@ class RegistrySettings:
     )
     tombstone_ttl_days: float = setting(
         90.0,
-        "a revoked token is answered as revoked so long, then as unknown",
+        "a revoked token is answered as revoked so long, then as unknown; who was deleted is"
+        " remembered as long, and for 31 days at least",
         between=(0.01, 3660),
     )
     full_sync_interval_hours: float = setting(

@@ -90,7 +90,9 @@ def _agents() -> Iterable[Route]:
         path=f"{PREFIX}/agents/{{agent_id}}",
         name="revokeAgent",
         summary="Revoke an agent",
-        doc="Its tokens are answered 403 from now on. May be repeated.",
+        doc="Its tokens are answered 403 from now on. Was it the last of its server that may send,"
+        " the open alerts of the server are resolved with the reason `forgotten`; its series stay."
+        " May be repeated.",
         tag=tag,
         parameters=(_AGENT,),
         answers=answers("Agent", "The agent, revoked.", examples.REVOKED, _NO_AGENT),
@@ -110,7 +112,8 @@ def _agents() -> Iterable[Route]:
 def _tenants() -> Iterable[Route]:
     tag = "tenants"
     kept = (
-        "Agents, presence and series go. Its open alerts are resolved with the reason `forgotten`,"
+        "Agents, presence and series go, and what was received before and still waits on its way"
+        " is dropped and counted. Its open alerts are resolved with the reason `forgotten`,"
         " in a process that judges threshold rules; while the hub's rules are not known there, that"
         " is answered 503. What was deleted before a failure stays deleted, and the"
     )
