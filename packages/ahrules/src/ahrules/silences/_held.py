@@ -146,7 +146,7 @@ class _Move:
             and after.all[places[each.silence.silence_id]].silence == each.silence
         }
         stays = set(self._places.values())
-        self.fresh = after.among(place for place in range(len(after.all)) if place not in stays)
+        self.fresh = after.among([place for place in range(len(after.all)) if place not in stays])
 
     def kept(self, mask: int) -> int:
         """Return a mask of the silences before as one of those after."""

@@ -30,7 +30,7 @@ none, `nre` and `eq` of the empty string alone are no choice.
 
 import difflib
 import string
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 from ahrules._matchers import Test, compile_each
@@ -106,6 +106,16 @@ _PROBES: Final[Mapping[str, tuple[str, ...]]] = {
     "agent_id": _IDS,
     "rule_id": _TEXTS,
 }
+
+
+def labels_of(event: EventFields) -> Iterable[str]:
+    """Return the names under which an event may have a text, each once."""
+    return dict.fromkeys((*_FIELDS, *event.labels))
+
+
+def is_closed(label: str) -> bool:
+    """Whether all values that there are of a field are known."""
+    return label in _VALUES
 
 
 def text_of(event: EventFields, label: str) -> str:

@@ -9,7 +9,8 @@ from attrs import field, frozen
 from ahrules._arguments import expect, expect_no_single
 from ahrules._moments import check_aware
 from ahrules.errors import FieldError, UnknownZoneError
-from ahrules.silences._companies import Company, Compiled
+from ahrules.silences._companies import Company
+from ahrules.silences._compiled import Compiled
 from ahrules.silences._matching import EventFields, compile_matchers
 from ahrules.silences._window import WallWindow
 from ahwire.hub import Silence
@@ -78,12 +79,10 @@ class SilenceSet:
         company = self._companies.get(event.company_id)
         if company is None:
             return None
-        found = (
-            each.silence
-            for each in map(company.all.__getitem__, company.candidates(event))
-            if each.is_active(now) and each.matches(event)
-        )
-        return min(found, key=lambda silence: silence.silence_id, default=None)
+        for each in map(company.all.__getitem__, company.candidates(event)):
+            if each.is_active(now) and each.matches(event):
+                return each.silence
+        return None
 
     def next_change(self, now: datetime, *, company_id: str | None = None) -> datetime | None:
         """Return the first instant after `now` at which a silence begins or ends to hold.
