@@ -104,3 +104,12 @@ def test_bounds_are_checked():
         MemoryDepartures(departures_max=0)
     with pytest.raises(ValueError, match="for some time"):
         MemoryDepartures(keep_seconds=0)
+
+
+async def test_what_the_bound_pushes_out_is_told(caplog):
+    memory = MemoryDepartures(departures_max=1, keep_seconds=10)
+    await memory.note(of("s1"))
+    await memory.note(of("s2", at=20.0))
+    assert not caplog.records
+    await memory.note(of("s3", at=21.0))
+    assert "the oldest departure is forgotten" in caplog.text

@@ -52,7 +52,7 @@ async def test_version_of_an_emptied_redis_is_another(client, departures, keys_o
     assert await departures.version() not in ("", before)
 
 
-async def test_bound_is_kept_a_hundred_at_a_time(client, departures):
+async def test_bound_is_kept_a_hundred_at_a_time(client, departures, caplog):
     from ahcollector.departures.redis import RedisDepartures
 
     for number in range(250):
@@ -62,3 +62,4 @@ async def test_bound_is_kept_a_hundred_at_a_time(client, departures):
         await small.note(of(f"s{number}", at=float(number)))
         assert await client.call("HLEN", client.key("left", "at")) == left
         assert await client.call("ZCARD", client.key("left", "order")) == left
+    assert "the oldest departure is forgotten" in caplog.text

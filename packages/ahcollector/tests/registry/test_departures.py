@@ -184,6 +184,26 @@ async def test_revocation_whose_departure_was_not_noted_is_noted_when_it_is_told
     assert await left(known) is not None
 
 
+@pytest.mark.fault
+async def test_process_that_died_before_it_noted_is_followed_by_the_full_sync(known):
+    """C18: an operator's revocation, which no page of the hub tells again."""
+    for number in range(5):
+        known.hub.change(record(number, server_id=f"s{number}"))
+    await known.syncer.sync_once()
+    known.directory._departures = Failing(
+        known.departures, "note", DeparturesError("killed here"), after=False
+    )
+    with pytest.raises(DeparturesError):
+        await known.directory.revoke("a1")
+    assert await left(known, ("acme", "s1")) is None
+    full = FullSync(
+        hub=known.hub, registry=known.registry, directory=known.directory, clock=known.clock
+    )
+    assert (await full.sync()).strays == 1
+    assert await left(known, ("acme", "s1")) == Left(at_ms=now_ms(known), series_at_ms=None)
+    assert await left(known, ("acme", "s2")) is None
+
+
 steps = st.lists(
     st.tuples(
         st.integers(0, 2), st.sampled_from(["active", "pending", "revoked"]), st.sampled_from("st")

@@ -22,6 +22,7 @@ The law that every `Departures` keeps:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from typing import Final, Protocol, TypeAlias
 
@@ -35,7 +36,10 @@ __all__ = [
     "Left",
     "ServerKey",
     "later",
+    "tell_over",
 ]
+
+_log = logging.getLogger("ahcollector.departures")
 
 KEEP_SECONDS: Final = 90 * 86_400.0
 """How long a departure is remembered: longer than any bus or dead letter keeps a batch."""
@@ -89,6 +93,15 @@ def later(one: Left | None, other: Left | None) -> Left | None:
         return one if other is None else other
     series = [ms for ms in (one.series_at_ms, other.series_at_ms) if ms is not None]
     return Left(at_ms=max(one.at_ms, other.at_ms), series_at_ms=max(series, default=None))
+
+
+def tell_over(departures_max: int) -> None:
+    """Say in the log that the bound of their number has pushed the oldest out."""
+    _log.warning(
+        "the oldest departure is forgotten, because so many are remembered: a batch that waited"
+        " since would be stored again",
+        extra={"departures_max": departures_max},
+    )
 
 
 class Departures(Protocol):

@@ -12,6 +12,7 @@ from ahcollector.departures.base import (
     Left,
     ServerKey,
     later,
+    tell_over,
 )
 
 __all__ = ["MemoryDepartures"]
@@ -81,6 +82,8 @@ class MemoryDepartures:
             if not is_old and len(self._left) <= self._departures_max:
                 break
             self._left.popitem(last=False)
+            if not is_old:
+                tell_over(self._departures_max)
 
     def all(self) -> Iterator[tuple[str, str | None, Left]]:
         """Yield what is remembered, in the order in which it was noted."""

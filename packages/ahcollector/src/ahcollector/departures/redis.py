@@ -28,6 +28,7 @@ from ahcollector.departures.base import (
     Left,
     ServerKey,
     later,
+    tell_over,
 )
 from ahcollector.errors import DeparturesError, RedisError
 from ahcollector.redis import RedisClient, Script
@@ -73,7 +74,7 @@ class RedisDepartures:
         """Remember a departure, by one script."""
         left = departure.left
         with _translated("remember one"):
-            await self._client.run(
+            over = await self._client.run(
                 _NOTE,
                 keys=[self._key("at"), self._key("order"), self._key("version")],
                 args=[
@@ -84,6 +85,8 @@ class RedisDepartures:
                     self._departures_max,
                 ],
             )
+        if over:
+            tell_over(self._departures_max)
 
     async def of(self, servers: Collection[ServerKey]) -> Mapping[ServerKey, Left]:
         """Return when servers left, by one command for each 500 of them."""

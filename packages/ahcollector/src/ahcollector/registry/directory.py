@@ -152,6 +152,7 @@ class Directory:
         if not put.applied:
             return put
         agent = put.after.agent
+        await self._note_emptied(put)
         if put.after.record.state is AgentState.ACTIVE:
             if put.before is not None and put.before.agent != agent:
                 # It moved to another company or server: nothing of it may stay in the old one.
@@ -159,7 +160,6 @@ class Directory:
             await self._ensure(agent, now)
         else:
             await self._gone(agent, now)
-        await self._note_emptied(put)
         if put.before is None or put.before.record.state is not put.after.record.state:
             _log_change(put.after)
         return put
@@ -169,10 +169,10 @@ class Directory:
         now = self._clock.time()
         entry = await self._registry.revoke(agent_id, now=now)
         if entry is not None:
-            await self._gone(entry.agent, now)
             await self._note_if_empty(
                 entry.agent.company_id, entry.agent.server_id, is_told_again=True
             )
+            await self._gone(entry.agent, now)
             _log_change(entry)
         return entry
 
@@ -247,7 +247,8 @@ class Directory:
 
         Such a watch is left when a process died between the registry's change and presence's, or
         when a node that had not yet heard of a revocation took one more sign of life. Nobody would
-        ever end it, and its silence would be told as an agent that is down.
+        ever end it, and its silence would be told as an agent that is down. As presence comes last,
+        such a watch also tells of a server whose departure may not have been noted.
 
         Args:
             living: Ids of agents that are known to be rightly watched; about the others the
@@ -258,6 +259,9 @@ class Directory:
             for watched in page:
                 after = watched.agent.agent_id
                 if after not in living and await self._is_stray(after):
+                    await self._note_if_empty(
+                        watched.agent.company_id, watched.agent.server_id, is_told_again=True
+                    )
                     await self._gone(watched.agent, self._clock.time())
                     ended += 1
         return ended
@@ -290,7 +294,7 @@ class Directory:
     ) -> None:
         """Note that a server left when none of its agents may send, `without` one of them.
 
-        A revocation `is_told_again` by each full sync, and ends nothing that ended with it before.
+        What `is_told_again`, as each full sync tells revocations, ends nothing that ended before.
         """
         entries = [
             entry

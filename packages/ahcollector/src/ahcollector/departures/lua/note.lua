@@ -1,5 +1,5 @@
 -- KEYS: departures (hash), order (zset), version. ARGV: field, at_ms, series_at_ms or "", what is
--- older than that goes, how many may stay. Returns 1 when it was not known.
+-- older than that goes, how many may stay. Returns how many went that were not that old.
 local at, series = tonumber(ARGV[2]), tonumber(ARGV[3])
 local known = redis.call('HGET', KEYS[1], ARGV[1])
 local known_at, known_series = string.match(known or '', '^(%d+) (%d*)$')
@@ -28,4 +28,4 @@ for _, field in ipairs(gone) do
   redis.call('HDEL', KEYS[1], field)
   redis.call('ZREM', KEYS[2], field)
 end
-return 1
+return math.max(over, 0)
