@@ -9,6 +9,8 @@ from servers import running, until
 
 from ah_server.settings import settings_from
 from ah_server.wiring._companies import alert_settings, company_defaults, group_down_of
+from ahcollector.detector import AGENTS_SHARD
+from ahcollector.redis import RedisClient, RedisConfig
 from ahcollector.registry import CompanyDefaults
 from ahwire.hub import CompanySettings, EventType, GroupDownSettings
 
@@ -213,6 +215,60 @@ async def test_a_company_has_its_own_patience_with_silent_agents(tmp_path, data)
         await until(hears_the_hub)
         await told.until(("usual", "agent.down", None), ("moody", "agent.down", None))
         assert "patient" not in {event.server_id for event in await told.events()}
+
+
+async def states_in(redis, prefix):
+    """The shards of which something is kept in Redis."""
+    client = RedisClient(config=RedisConfig(port=redis.port, prefix=prefix))
+    keys = await client.call("KEYS", f"{prefix}rules:units:*")
+    await client.aclose()
+    return {int(key.rsplit(b":", 1)[1]) for key in keys}
+
+
+@pytest.mark.service
+async def test_servers_with_a_bus_of_their_own_each_judge_their_own_samples(
+    tmp_path, private_redis, caplog
+):
+    """On one Redis neither takes the alerts of the other over, tick by tick, not even a silenced
+    one; those of agents are told by one of them.
+    """
+    company, prefix = f"co-{uuid.uuid4().hex[:8]}", f"test-{uuid.uuid4().hex}:"
+    redis = {"addr": f"127.0.0.1:{private_redis.port}", "prefix": prefix}
+    data = {**QUICK, "redis": redis, "bus": {"backend": "inproc"}}
+    async with running(tmp_path / "a", company=company, data=data) as first:
+        hub = {"base_url": first.url("hub", ""), "token": first.assembly.hub_token.reveal()}
+        told = Told(first)
+        await told.put("rules", {"rules": [RULE]})
+        await told.put("silences", {"silences": [silence(company, "web2")]})
+        await told.reload("rules", 1)
+        await told.reload("silences", 1)
+        async with running(tmp_path / "b", company=company, data={**data, "hub": hub}) as second:
+            web1, web2, web3 = [await first.enrol(name) for name in ("web1", "web2", "web3")]
+            hears = {web1: first, web2: second, web3: second}
+            for value in (99.0, 99.0, 99.0, 99.0, 1.0):
+                for token, server in hears.items():
+                    assert await server.send(token, value) == 202
+                # Some ticks, in which each could take what is the other's.
+                await anyio.sleep(0.7)
+            await told.until(
+                ("web1", "alert.resolved", "condition"), ("web3", "alert.resolved", "condition")
+            )
+            await told.until(("web1", "agent.down", None), ("web3", "agent.down", None))
+            for server in (first, second):
+                assert await server.metric("ahc_rules_state_failures_total") == 0
+                assert await server.metric("ahc_events_lost_total") == 0
+            words = await told.words()
+    for name, kind, why in (
+        ("web1", "alert.opened", "condition"),
+        ("web2", "alert.opened", "silence:work"),
+        ("web2", "alert.resolved", "silence:work"),
+        ("web3", "alert.opened", "condition"),
+        ("web3", "alert.resolved", "condition"),
+    ):
+        assert words.count((name, kind, why)) == 1, (name, kind, words)
+    assert await states_in(private_redis, prefix) <= {AGENTS_SHARD}
+    assert "taken over" not in caplog.text
+    assert "judges alerts over the samples that come to it" in caplog.text
 
 
 async def test_states_of_alerts_are_where_they_are_set_to_be(tmp_path):

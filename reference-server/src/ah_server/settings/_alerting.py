@@ -98,8 +98,8 @@ class AlertingSettings:
     )
     rules_dir: Path | None = setting(
         None,
-        "directory of the states of alerts, and of the hub's last rules and silences, without"
-        " redis.addr; empty: alerts under state_dir",
+        "directory of the states of alerts where the bus is in this process, and of the hub's last"
+        " rules and silences without redis.addr; empty: alerts under state_dir",
     )
     rules_state_interval_seconds: float = setting(
         30.0,

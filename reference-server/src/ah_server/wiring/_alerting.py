@@ -1,6 +1,7 @@
 """What is told: threshold rules over samples, and what silences and groups make of events."""
 
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import attrs
 
@@ -34,7 +35,7 @@ _STOP_SECONDS = 5.0
 
 @attrs.frozen(kw_only=True)
 class Alerting:
-    """The hub's rules and silences, what judges by them, and where its states are kept."""
+    """The hub's rules and silences, what judges by them, and where states of agents are kept."""
 
     rules: RulePuller
     silences: SilencePuller
@@ -58,7 +59,10 @@ async def alerting_of(
             it.
     """
     alerting, clock = settings.alerting, seams.clock
-    store, kept = await _kept(settings, side, stack)
+    own = None
+    if side.redis is None or settings.bus_backend == "inproc":
+        own = await _own_store(settings, stack)
+    store, kept = _kept(settings, side, own)
     rules = RulePuller(
         hub=hub,
         kept=kept,
@@ -79,7 +83,9 @@ async def alerting_of(
     engine = AlertEngine(
         rules=lambda: rules.current,
         silences=lambda: silences.current,
-        store=store,
+        # What a bus in this process carries nobody else judges: were its states where several
+        # servers find them, each would take all shards over from the others, again and again.
+        store=store if own is None else own,
         outbox=side.outbox,
         clock=clock,
         event_ids=UUID7Generator(clock, seams.rng).next,
@@ -135,15 +141,25 @@ def agent_events_of(
     )
 
 
-async def _kept(
-    settings: ServerSettings, side: CollectorSide, stack: AsyncExitStack
+def _kept(
+    settings: ServerSettings, side: CollectorSide, own: AlertStateStore | None
 ) -> tuple[AlertStateStore, KeptLists]:
+    """Where the states of agents and the hub's last lists are: with whoever shares the agents."""
     if side.redis is not None:
         return RedisAlertStateStore(client=side.redis), RedisKeptLists(client=side.redis)
-    directory = settings.alerting.rules_dir or settings.state_dir / "alerts"
+    assert own is not None, "without Redis all states are this process' own"
+    return own, FileKeptLists(directory=_directory(settings))
+
+
+def _directory(settings: ServerSettings) -> Path:
+    return settings.alerting.rules_dir or settings.state_dir / "alerts"
+
+
+async def _own_store(settings: ServerSettings, stack: AsyncExitStack) -> AlertStateStore:
+    directory = _directory(settings)
     try:
         store = await FileAlertStateStore.open(directory)
     except AlertStateError as error:
         raise StateDirectoryError(f"alerting.rules_dir: {error}") from error
     stack.push_async_callback(store.close)
-    return store, FileKeptLists(directory=directory)
+    return store

@@ -63,7 +63,13 @@ async def carrier_of(
 
 
 def say_what_is_parted(settings: ServerSettings) -> None:
-    """Warns of a bus that servers share while each of them has a store of its own."""
+    """Warns of what each server would have for itself, were there a second one."""
+    if settings.redis.addr is not None and settings.bus_backend == "inproc":
+        _log.warning(
+            "bus.backend is inproc and redis.addr is set: each server on this Redis judges alerts"
+            " over the samples that come to it, and keeps their states in a directory of its own;"
+            " set bus.backend to redis, and tsdb.url, before there is a second one"
+        )
     if settings.bus_backend != "inproc" and not settings.tsdb.url:
         _log.warning(
             "bus.backend is %s and tsdb.url is empty: another server on this bus would write"
