@@ -5,8 +5,8 @@ A line is a JSON object whose first member is ``"crc"``, followed by a line feed
     {"crc":"89abcdef","op":"ack","ids":["0190…"]}\n
 
 The checksum is the CRC-32 (zlib's), eight lower-case hex digits, of all bytes of the line behind
-the comma that follows it, without the line feed. JSON is written without spaces and in ASCII, so a
-line feed inside a line is always damage.
+the comma that follows it, without the line feed. JSON is written without spaces and in UTF-8,
+where a line feed in a text is escaped, so one inside a line is always damage.
 
 Reading never fails. A line that is cut, or whose checksum is wrong, is handed back as damaged
 bytes; whole lines inside of it (the line feed between two was what broke) are found again by the
@@ -26,10 +26,20 @@ from typing import Any, Final
 
 import attrs
 
-__all__ = ["SealedLines", "read_sealed", "replace_file", "seal", "set_aside", "sync_directory"]
+__all__ = [
+    "SealedLines",
+    "dump",
+    "read_sealed",
+    "replace_file",
+    "seal",
+    "seal_text",
+    "set_aside",
+    "sync_directory",
+]
 
 _HEAD: Final = b'{"crc":"'
 _HEAD_BYTES: Final = len(_HEAD) + 8 + 2
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -53,8 +63,21 @@ def seal(record: Mapping[str, Any]) -> bytes:
     """
     if not record:
         raise ValueError("a record must not be empty: nothing would follow its checksum")
-    rest = json.dumps(record, separators=(",", ":"), allow_nan=False).encode()[1:]
+    return seal_text(dump(record))
+
+
+def seal_text(record: bytes) -> bytes:
+    """Return the line of a record that is JSON already: an object that is not empty, in one line.
+
+    Nobody looks whether it is.
+    """
+    rest = record[1:]
     return b'%s%08x",%s\n' % (_HEAD, zlib.crc32(rest), rest)
+
+
+def dump(value: Any) -> bytes:
+    """Return JSON in one line. Raises ValueError: it holds a number that JSON does not have."""
+    return _ENCODER.encode(value).encode()
 
 
 def read_sealed(data: bytes) -> SealedLines:

@@ -90,15 +90,12 @@ class CrashMachine(RuleBasedStateMachine):
     async def _start(self):
         file = WiredFile(self.directory / "presence.jsonl")
         file.fuse = self.fuse
-        data = file.load()
-        image = decode(data)[0] if data is not None else None
         ids = self.numbers
         self.presence = MemoryPresence(
             event_ids=lambda: f"018bcfe5-6800-7000-8000-{next(ids):012x}",
             down_min_seconds=9,
             default_interval_seconds=3,
-            snapshot=file,
-            image=image,
+            **self.saved(file),
         )
         self.outbox = await FileOutbox.open(self.directory / "outbox", now=self.clock.time())
         outbox = Wired(self.outbox, self.fuse, OutboxError("injected"))
@@ -119,6 +116,11 @@ class CrashMachine(RuleBasedStateMachine):
             rng=random.Random(1),
             batch_max=2,
         )
+
+    def saved(self, file):
+        """Where presence is saved, and what was."""
+        data = file.load()
+        return {"snapshot": file, "image": decode(data)[0] if data is not None else None}
 
     async def stage(self, outbox):
         """What stands between the detector and the outbox: nothing."""

@@ -120,13 +120,22 @@ class CompanyAgents:
         seqs = self._seqs.get(transition.agent.agent_id)
         return seqs is None or transition.seq > seqs.taken
 
-    def take(self, transitions: Iterable[Transition], now: float, *, agents: int) -> None:
+    def take(
+        self,
+        transitions: Iterable[Transition],
+        now: float,
+        *,
+        agents: int,
+        more_follow: bool = False,
+    ) -> None:
         """Take what happened to agents, each agent's in order; what was taken already is passed.
 
         Args:
             transitions: Of this company.
             now: Unix seconds.
             agents: How many agents the company has.
+            more_follow: Whether there may be more of this moment; who joined a group is then told
+                by the next call without it, or by `settle`.
         """
         at = self._at(now)
         events = []
@@ -134,8 +143,18 @@ class CompanyAgents:
             if self.is_fresh(transition):
                 event = self._with_seq(transition)
                 events.append(self._marked(event, at))
-        if events:
-            self._judge(events, at, agents)
+        if events or (self.is_growing and not more_follow):
+            self._judge(events, at, agents, more_follow=more_follow)
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether agents joined its group of whom the group's list was not told yet."""
+        return self._group.group is not None and self._group.group.untold
+
+    def settle(self, now: float, *, agents: int) -> None:
+        """Tell who joined the group, when nothing followed."""
+        if self.is_growing:
+            self._judge((), self._at(now), agents)
 
     def tick(self, now: float, *, agents: int) -> None:
         """Let time pass: tell what silences owe, and end a group that is none any more."""
@@ -176,15 +195,18 @@ class CompanyAgents:
         marked, _ = self._silences.take(event, at)
         return marked
 
-    def _judge(self, events: Sequence[Event], at: datetime, agents: int) -> None:
+    def _judge(
+        self, events: Sequence[Event], at: datetime, agents: int, *, more_follow: bool = False
+    ) -> None:
         step = observe_agents(
             self._group,
             events,
             settings=self._settings,
             company_agents=agents,
             now=at,
+            more_follow=more_follow,
         )
-        self._move_to(step.state)
+        self._move_to(step.state, events)
         self.new += step.events
         for draft in step.drafts:
             event = self._minted(draft)
@@ -192,12 +214,19 @@ class CompanyAgents:
                 # These are the group's own words, and not given to it again.
                 self.new.append(self._marked(event, at))
 
-    def _move_to(self, state: GroupDownState) -> None:
+    def _move_to(self, state: GroupDownState, events: Sequence[Event]) -> None:
         before, after = members_of(self._group), members_of(state)
-        for agent_id in before.keys() | after.keys():
+        was, now = self._group.group, state.group
+        names = {event.agent_id for event in events if event.agent_id is not None}
+        if (was is None) != (now is None):
+            names = before.keys() | after.keys()
+        elif was is None:
+            # Besides those of whom there is an event, only those move who leave the window.
+            names |= before.keys() ^ after.keys()
+        for agent_id in names:
             if before.get(agent_id) is not after.get(agent_id):
                 self._moved_members[agent_id] = None
-        if (state.group is None) != (self._group.group is None):
+        if (was is None, was and was.untold) != (now is None, now and now.untold):
             self._is_head_moved = True
         self._group = state
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -54,9 +54,12 @@ class Found:
             self.faults.append(f"{name[:200]}: {error}")
 
 
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
 def dump(value: Any) -> str:
     """Return JSON."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def seqs_of(row: Any) -> AgentSeqs:
@@ -80,7 +83,11 @@ def head_text(state: GroupDownState, settings: GroupDownSettings) -> str:
     group = state.group
     formed = None
     if group is not None:
-        formed = {"key": group.key, "formed_at": group.formed_at.astimezone(UTC).isoformat()}
+        formed = {
+            "key": group.key,
+            "formed_at": group.formed_at.astimezone(UTC).isoformat(),
+            "untold": group.untold,
+        }
     return dump(
         {
             "newest_key": state.newest_key,

@@ -121,8 +121,8 @@ class PlainCarrier:
             return False
         self._waiting.is_over()
         count(self._metrics, events)
+        await self._presence.confirm_all(page)
         for transition in page:
-            await self._presence.confirm(transition)
             tell(transition)
         return True
 

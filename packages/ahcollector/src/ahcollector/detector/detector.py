@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import attrs
 
 from ahcollector import metrics as names
@@ -123,21 +124,25 @@ class Detector:
             self._metrics.inc(names.EVENTS_LOST, 0, type=kind.value)
 
     async def run(self) -> None:
-        """Scan at once, then each interval, until cancelled; also when its turn comes."""
+        """Scan at once, then each interval, until cancelled; also when its turn comes.
+
+        A scan that takes longer than the interval is followed by the next at once.
+        """
         try:
             while True:
+                began = self._clock.monotonic()
                 await self.scan()
-                await self._pause()
+                await self._pause(began + self._scan_interval_seconds)
         finally:
             with anyio.move_on_after(_STOP_SECONDS, shield=True):
                 await self._carrier.drop()
 
-    async def _pause(self) -> None:
+    async def _pause(self, until: float) -> None:
         """Wait for the next scan; a process whose turn comes meanwhile scans at once."""
         if not self._carrier.takes_turns:
-            await self._clock.sleep(self._scan_interval_seconds)
+            await self._clock.sleep(max(0.0, until - self._clock.monotonic()))
             return
-        until = self._clock.monotonic() + self._scan_interval_seconds
+        await anyio.lowlevel.checkpoint()
         was_mine = await self._carrier.is_mine()
         while (left := until - self._clock.monotonic()) > 0:
             await self._clock.sleep(min(left, _TURN_SECONDS))

@@ -18,14 +18,13 @@ claim, and what was not confirmed is handed out again. So which process has its 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import Final
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-import attrs
 
 from ahcollector import metrics as names
 from ahcollector._trouble import Trouble
@@ -34,13 +33,14 @@ from ahcollector.alerts.base import AlertStateStore, UnitKey
 from ahcollector.bus.base import SHARDS
 from ahcollector.clock import AsyncClock
 from ahcollector.detector._company import CompanyAgents
+from ahcollector.detector._step import Step
 from ahcollector.detector._told import count, tell
 from ahcollector.detector.carrier import PAGE, Carried, Fetch
 from ahcollector.detector.turn import DetectorTurn
 from ahcollector.errors import AlertStateError, FencedAlertStateError, OutboxError
 from ahcollector.metrics import Metrics, NullMetrics
 from ahcollector.outbox.base import Outbox
-from ahcollector.presence.base import Presence, PresenceCounts, Transition, TransitionKind
+from ahcollector.presence.base import Presence, Transition, TransitionKind
 from ahrules import GROUP_DOWN_DEFAULTS
 from ahwire import Event, EventType
 from ahwire.hub import GroupDownSettings
@@ -54,7 +54,6 @@ AGENTS_SHARD: Final = SHARDS
 
 _APPEND_MAX: Final = 500
 _RENEW_EVERY: Final = 50
-_NOBODY: Final = PresenceCounts(agents=0, down=0)
 _GROUP_TYPES: Final = (EventType.GROUP_DOWN, EventType.GROUP_UP)
 
 
@@ -160,9 +159,10 @@ class AgentEventStage:
         Raises:
             PresenceError: Presence gives no answer.
         """
-        step = _Step(now=now, presence=self._presence)
+        step = Step(now=now, presence=self._presence)
         is_well = await self._take_over(step)
         emitted, is_empty = await self._carry_all(fetch, step)
+        await self._settle(step)
         if is_well and is_empty:
             await self._tick(step)
         if is_well and is_empty and not step.failed:
@@ -174,7 +174,7 @@ class AgentEventStage:
             waiting=waiting,
         )
 
-    async def _take_over(self, step: _Step) -> bool:
+    async def _take_over(self, step: Step) -> bool:
         """Claim what is kept, and finish what others began; False: not all of it could be."""
         if self._is_listed:
             await self._finish(self._companies.values(), step)
@@ -193,15 +193,15 @@ class AgentEventStage:
         await self._finish(self._companies.values(), step)
         return not step.failed
 
-    async def _carry_all(self, fetch: Fetch, step: _Step) -> tuple[int, bool]:
+    async def _carry_all(self, fetch: Fetch, step: Step) -> tuple[int, bool]:
         emitted = behind = 0
         while await self.is_mine():
             limit = PAGE + behind
             page = await fetch(limit)
             todo = [each for each in page if each.agent.company_id not in step.failed]
-            done = await self._work(todo, step)
+            done = await self._work(todo, step, more_follow=len(page) == limit)
+            await self._presence.confirm_all(done)
             for transition in done:
-                await self._presence.confirm(transition)
                 tell(transition)
             emitted += len(done)
             behind = len(page) - len(done)
@@ -209,8 +209,10 @@ class AgentEventStage:
                 return emitted, behind == 0 and len(page) < limit
         return emitted, False
 
-    async def _work(self, page: Collection[Transition], step: _Step) -> list[Transition]:
-        """Judge a page; return those whose events the outbox has."""
+    async def _work(
+        self, page: Collection[Transition], step: Step, *, more_follow: bool
+    ) -> list[Transition]:
+        """Judge a page, which may not be the last one; return those whose events the outbox has."""
         groups: dict[str, list[Transition]] = {}
         for transition in page:
             groups.setdefault(transition.agent.company_id, []).append(transition)
@@ -224,7 +226,7 @@ class AgentEventStage:
                 is_down = any(each.kind is TransitionKind.DOWN for each in groups[company_id])
                 agents = await step.agents(company_id) if is_down else 0
                 self._refresh(company)
-                company.take(groups[company_id], step.now, agents=agents)
+                company.take(groups[company_id], step.now, agents=agents, more_follow=more_follow)
                 await anyio.lowlevel.checkpoint()
         await self._finish(found.values(), step)
         return [
@@ -235,7 +237,22 @@ class AgentEventStage:
             if not company.is_fresh(transition)
         ]
 
-    async def _tick(self, step: _Step) -> None:
+    async def _settle(self, step: Step) -> None:
+        """Tell which groups grew over several pages: once for all of these."""
+        growing = [
+            company
+            for company in self._companies.values()
+            if company.is_growing and company.is_told and company.company_id not in step.failed
+        ]
+        if not growing or not await self.is_mine():
+            return
+        for company in growing:
+            self._refresh(company)
+            company.settle(step.now, agents=0)
+            await anyio.lowlevel.checkpoint()
+        await self._finish(growing, step)
+
+    async def _tick(self, step: Step) -> None:
         for company_id, company in list(self._companies.items()):
             if not company.is_idle and company.is_told:
                 agents = await step.agents(company_id) if company.held else 0
@@ -254,11 +271,13 @@ class AgentEventStage:
 
     # --- stored, told, forgotten
 
-    async def _finish(self, companies: Iterable[CompanyAgents], step: _Step) -> None:
+    async def _finish(self, companies: Iterable[CompanyAgents], step: Step) -> None:
         """Store what was decided, and put in the outbox what is stored."""
         for company in list(companies):
             if company.is_dirty and company.company_id not in step.failed:
                 await self._commit(company, step)
+                # A store in memory waits for nothing, and a page may be of many companies.
+                await anyio.lowlevel.checkpoint()
         told = [company for company in companies if company.waiting]
         events = [
             event
@@ -272,7 +291,7 @@ class AgentEventStage:
             if company.appended:
                 await self._forget_told(company)
 
-    async def _commit(self, company: CompanyAgents, step: _Step) -> None:
+    async def _commit(self, company: CompanyAgents, step: Step) -> None:
         for change in company.changes(step.now):
             if change is None:
                 await anyio.lowlevel.checkpoint()
@@ -314,7 +333,7 @@ class AgentEventStage:
         else:
             company.told(ids)
 
-    async def _claim(self, company_id: str, step: _Step) -> None:
+    async def _claim(self, company_id: str, step: Step) -> None:
         company = CompanyAgents(
             company_id,
             defaults=self._defaults(company_id),
@@ -344,7 +363,7 @@ class AgentEventStage:
         else:
             self._companies[company_id] = company
 
-    async def _forget(self, company: CompanyAgents, step: _Step) -> None:
+    async def _forget(self, company: CompanyAgents, step: Step) -> None:
         try:
             await self._store.remove(_key(company.company_id), company.epoch)
         except FencedAlertStateError:
@@ -355,7 +374,7 @@ class AgentEventStage:
         else:
             del self._companies[company.company_id]
 
-    def _let_go(self, company: CompanyAgents, step: _Step) -> None:
+    def _let_go(self, company: CompanyAgents, step: Step) -> None:
         """Another process works the company: what that one decides counts, and not ours."""
         del self._companies[company.company_id]
         self._is_listed = False
@@ -370,22 +389,6 @@ class AgentEventStage:
     def _lose(self, kind: EventType, error: Exception) -> None:
         _log.error("an event cannot be told", extra={"type": kind.value, "error": str(error)})
         self._metrics.inc(names.EVENTS_LOST, type=kind.value)
-
-
-@attrs.define(kw_only=True)
-class _Step:
-    """One call of `carry`: its time, who failed in it, and how large companies are."""
-
-    now: float
-    presence: Presence
-    failed: set[str] = attrs.field(factory=set)
-    sizes: Mapping[str, PresenceCounts] | None = None
-
-    async def agents(self, company_id: str) -> int:
-        """Return how many agents a company has."""
-        if self.sizes is None:
-            self.sizes = await self.presence.company_counts()
-        return self.sizes.get(company_id, _NOBODY).agents
 
 
 def _key(company_id: str) -> UnitKey:

@@ -32,7 +32,15 @@ from ahcollector.presence._gone import GoneAgent
 from ahcollector.presence._state import AgentState, GraceEpoch
 from ahcollector.presence.base import AgentRef, IngestSight, Transition, TransitionKind
 
-__all__ = ["PresenceImage", "Snapshot", "SnapshotFile", "decode", "encode"]
+__all__ = [
+    "PresenceImage",
+    "Snapshot",
+    "SnapshotFile",
+    "decode",
+    "encode",
+    "intent_from_json",
+    "intent_to_json",
+]
 
 _FORMAT = "ah-presence"
 _VERSION = 1
@@ -165,7 +173,7 @@ def _lines(image: PresenceImage) -> Iterator[bytes]:
     )
     intents: dict[str, list[dict[str, Any]]] = {}
     for transition in image.intents:
-        intents.setdefault(transition.agent.agent_id, []).append(_intent_to_json(transition))
+        intents.setdefault(transition.agent.agent_id, []).append(intent_to_json(transition))
     for state in image.agents:
         yield seal(
             {
@@ -196,7 +204,8 @@ def _lines(image: PresenceImage) -> Iterator[bytes]:
         )
 
 
-def _intent_to_json(transition: Transition) -> dict[str, Any]:
+def intent_to_json(transition: Transition) -> dict[str, Any]:
+    """Return an intent as JSON values."""
     record = attrs.asdict(transition, recurse=False)
     record["agent"] = [
         transition.agent.agent_id,
@@ -237,7 +246,7 @@ def decode(data: bytes) -> tuple[PresenceImage, tuple[bytes, ...]]:
                         removed_at=float(record["removed_at"]),
                     )
                 )
-            intents.extend(_intent(item) for item in record["intents"])
+            intents.extend(intent_from_json(item) for item in record["intents"])
         except (KeyError, TypeError, ValueError):
             damaged.append(seal(record).rstrip(b"\n"))
     if not damaged and (not headed or told not in (None, len(agents) + len(gone))):
@@ -297,7 +306,8 @@ def _agent(record: Mapping[str, Any]) -> AgentState:
     )
 
 
-def _intent(record: Mapping[str, Any]) -> Transition:
+def intent_from_json(record: Mapping[str, Any]) -> Transition:
+    """Return the intent; KeyError, TypeError or ValueError when it is none."""
     agent_id, company_id, server_id = record["agent"]
     return Transition(
         agent=AgentRef(agent_id=agent_id, company_id=company_id, server_id=server_id),

@@ -15,6 +15,7 @@ All instants are Unix seconds of the wall clock, all durations seconds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -275,6 +276,14 @@ class Presence(Protocol):
 
         Raises:
             PresenceError: The agent has an older intent: confirming out of order would lose it.
+        """
+        ...
+
+    async def confirm_all(self, transitions: Sequence[Transition]) -> None:
+        """Drop intents whose events are durable elsewhere, in this order, as many a step as it can.
+
+        Raises:
+            PresenceError: As `confirm`; those before the one at fault may or may not be dropped.
         """
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio.to_thread
@@ -18,6 +18,7 @@ from ahcollector.presence._beacons import after_beacon
 from ahcollector.presence._deadlines import DeadlineQueue
 from ahcollector.presence._gone import Gone
 from ahcollector.presence._intents import Intents
+from ahcollector.presence._journal import Journal, JournalFile, with_journal
 from ahcollector.presence._saving import Saving
 from ahcollector.presence._seen import Contacts
 from ahcollector.presence._snapshot import PresenceImage, Snapshot, SnapshotFile
@@ -53,6 +54,7 @@ class MemoryPresence:
         removed_quiet_seconds: For so long after its removal a contact does not make an agent known.
         metrics: Where to count contacts of removed agents.
         snapshot: Where to save; None: a crash forgets everything.
+        journal: Where decisions are kept between two saves; None: each page of them is a save.
         image: What an earlier process saved; see `open`.
     """
 
@@ -66,6 +68,7 @@ class MemoryPresence:
         removed_quiet_seconds: float = 60.0,
         metrics: Metrics | None = None,
         snapshot: Snapshot | None = None,
+        journal: Journal | None = None,
         image: PresenceImage | None = None,
     ) -> None:
         image = image if image is not None else PresenceImage()
@@ -74,7 +77,7 @@ class MemoryPresence:
         self._default_interval_seconds = default_interval_seconds
         self._beacon_max_age_seconds = beacon_max_age_seconds
         self._metrics = metrics if metrics is not None else NullMetrics()
-        self._saving = Saving(snapshot=snapshot, image=self._image)
+        self._saving = Saving(snapshot=snapshot, image=self._image, journal=journal)
         self._sight = image.sight
         # Whether this process wrote a beacon; the image tells of those before it.
         self._shone = False
@@ -111,9 +114,10 @@ class MemoryPresence:
         Raises:
             SnapshotError: The file cannot be read, or is of another version.
         """
-        snapshot = SnapshotFile(path)
+        snapshot, journal = SnapshotFile(path), JournalFile(path)
         try:
             image = await anyio.to_thread.run_sync(snapshot.read)
+            found = await anyio.to_thread.run_sync(journal.read)
         except OSError as error:
             raise SnapshotError(
                 f"the presence snapshot {path} cannot be read ({error}): repair its permissions or "
@@ -127,7 +131,13 @@ class MemoryPresence:
             removed_quiet_seconds=removed_quiet_seconds,
             metrics=metrics,
             snapshot=snapshot,
-            image=image,
+            journal=journal,
+            image=with_journal(
+                image,
+                found,
+                down_min_seconds=down_min_seconds,
+                default_interval_seconds=default_interval_seconds,
+            ),
         )
 
     async def run(self, *, clock: AsyncClock, snapshot_interval_seconds: float = 5.0) -> None:
@@ -276,7 +286,12 @@ class MemoryPresence:
     async def confirm(self, transition: Transition) -> None:
         """Drop an intent."""
         if self._intents.confirm(transition):
-            self._saving.changed()
+            self._saving.told(transition.event_id)
+
+    async def confirm_all(self, transitions: Sequence[Transition]) -> None:
+        """Drop intents."""
+        for transition in transitions:
+            await self.confirm(transition)
 
     def _decide(
         self,
@@ -301,7 +316,8 @@ class MemoryPresence:
         state.down_since = now if kind is TransitionKind.DOWN else None
         self._down += 1 if kind is TransitionKind.DOWN else -1
         self._intents.add(transition)
-        self._saving.decided()
+        # Only a removal has a reason to come up; the journal does not tell that the agent is gone.
+        self._saving.decided(transition, whole=kind is TransitionKind.UP and reason is not None)
         return transition
 
     # --- deadlines

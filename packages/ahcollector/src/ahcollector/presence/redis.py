@@ -48,7 +48,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ahcollector.clock import SystemClock
@@ -85,6 +85,7 @@ from ahwire import Clock
 __all__ = ["RedisPresence"]
 
 _PROBE_SECONDS: Final = 60
+_CONFIRM_MAX: Final = 500
 
 
 class RedisPresence:
@@ -273,12 +274,20 @@ class RedisPresence:
 
     async def confirm(self, transition: Transition) -> None:
         """Drop an intent."""
-        agent_id = transition.agent.agent_id
-        if await self._link.run(self._scripts.confirm, agent_id, transition.event_id) < 0:
-            raise PresenceError(
-                f"transition {transition.event_id} of agent {agent_id} is not its oldest: "
-                "confirm them in the order in which they were handed out"
-            )
+        await self.confirm_all([transition])
+
+    async def confirm_all(self, transitions: Sequence[Transition]) -> None:
+        """Drop intents, so many a step that Redis is not held up."""
+        for begin in range(0, len(transitions), _CONFIRM_MAX):
+            some = transitions[begin : begin + _CONFIRM_MAX]
+            pairs = [part for each in some for part in (each.agent.agent_id, each.event_id)]
+            place = await self._link.run(self._scripts.confirm, *pairs)
+            if place:
+                wrong = some[place - 1]
+                raise PresenceError(
+                    f"transition {wrong.event_id} of agent {wrong.agent.agent_id} is not its "
+                    "oldest: confirm them in the order in which they were handed out"
+                )
 
     # --- deadlines
 

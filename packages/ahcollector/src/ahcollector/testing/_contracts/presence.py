@@ -101,6 +101,27 @@ class PresenceContract(PresenceRules, PresenceRemovals):
         await presence.confirm(both[1])
         assert await presence.pending(500) == []
 
+    async def test_many_are_confirmed_at_once_in_their_order(self) -> None:
+        """Each agent's in order, unknown ones are passed, and at a wrong one it ends."""
+        presence = await self.new()
+        await presence.confirm_all([])
+        for ref in (A, B, C):
+            await presence.touch(ref, T0, None)
+        downs = await presence.expire(T0 + 100, 500)
+        for ref in (A, B):
+            await presence.touch(ref, T0 + 130, None)
+        ups = [one for one in await presence.pending(500) if one.kind is TransitionKind.UP]
+        first, second = (next(d for d in downs if d.agent == up.agent) for up in ups)
+        with expect(PresenceError):
+            await presence.confirm_all([first, ups[1]])
+        assert first not in await presence.pending(500) or await presence.pending_count() == 5
+        assert {second, *ups} <= set(await presence.pending(500))
+        await presence.confirm_all([first, second, *ups])
+        assert await presence.pending(500) == [one for one in downs if one.agent == C]
+        await presence.confirm_all([first, *downs])
+        assert await presence.pending_count() == 0
+        await presence.confirm_all(downs)
+
     async def test_pages_are_full_until_the_last(self) -> None:
         """A short page means that there is nothing more."""
         presence = await self.new()
