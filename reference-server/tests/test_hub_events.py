@@ -10,6 +10,7 @@ from sqlalchemy import insert, select
 
 from ah_server.hub import (
     PREFIX,
+    Bridge,
     EventLog,
     open_database,
 )
@@ -129,6 +130,54 @@ async def test_an_event_with_a_lower_seq_is_recorded_and_changes_no_state(hub, o
         assert (await hub.send(events[seq])).status_code == 200
     assert await hub.logged() == [events[seq]["event_id"] for seq in order]
     assert await hub.state() == {("agent.down", 9, events[9]["event_id"])}
+
+
+@pytest.mark.parametrize("order", list(permutations((3, 5, 9))))
+async def test_what_comes_late_is_told_as_what_is_over(hub, order):
+    """A dead letter that is replayed: people learn of it, and not as the newest state.
+
+    Also when the bridge comes to all of them only afterwards, and when it looked in between.
+    """
+    kinds = {3: "agent.down", 5: "agent.up", 9: "agent.down"}
+    events = {seq: hub.event(kind, seq) for seq, kind in kinds.items()}
+    told = []
+
+    async def publish(incident):
+        told.append((incident.payload["seq"], incident.payload.get("superseded_by")))
+
+    bridge = Bridge(
+        event_log=hub.event_log, publish=publish, failures=OSError, clock=None, rng=random.Random(1)
+    )
+    for number, seq in enumerate(order):
+        await hub.send(events[seq])
+        await hub.send(events[seq])  # a repeat is none
+        if number != 1:
+            await bridge.step()
+    newest = [max(order[:number], default=0) for number in range(3)]
+    assert told == [
+        (seq, kinds[before] if before > seq else None)
+        for seq, before in zip(order, newest, strict=True)
+    ]
+    other = hub.event("agent.up", 1, agent_id="ag2")
+    await hub.send(other)
+    await bridge.step()
+    assert told[-1] == (1, None), "each state has its own order"
+
+
+async def test_a_file_without_the_table_of_late_events_gets_it(tmp_path):
+    path = tmp_path / "older.sqlite"
+    database = await open_database(path)
+    async with database.begin() as connection:
+        await connection.exec_driver_sql("DROP TABLE late_events")
+    await database.aclose()
+    again = Hub(await open_database(path))
+    try:
+        await again.send(again.event(seq=2))
+        await again.send(again.event(seq=1))
+        logged = await again.event_log.after(0, 10)
+        assert [one.superseded_by for one in logged] == [None, "agent.down"]
+    finally:
+        await again.aclose()
 
 
 async def test_each_key_has_a_state_of_its_own(hub):

@@ -58,6 +58,16 @@ events = Table(
     sqlite_autoincrement=True,
 )
 
+# Events that came behind one of their state with a higher seq; a table of its own, so that a file
+# of an earlier version gets it when it is opened.
+late_events = Table(
+    "late_events",
+    metadata,
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    # What the newest event of the state was then.
+    Column("newest_type", Text, nullable=False),
+)
+
 states = Table(
     "states",
     metadata,

@@ -36,17 +36,23 @@ class Sleeper(Protocol):
         ...
 
 
-def to_incident(event: Event) -> IncidentEvent | None:
+def to_incident(event: Event, *, superseded_by: str | None = None) -> IncidentEvent | None:
     """The incident an event stands for; None when the event is suppressed.
 
     The event_id is kept, the company becomes the tenant, the server the host; what else the event
     holds is in the payload under its own names.
+
+    An event that came late is told too: nobody was told of it yet, and a dead letter is replayed
+    just for that. But what it tells is over, so `superseded_by` is in the payload, where the
+    message shows it and templates can ask for it: the type of the newest event of its state.
     """
     if event.suppressed:
         return None
     body = json.loads(event.to_json())
     moved = {"event_id", "type", "occurred_at", "company_id", "severity"}
     payload: dict[str, Any] = {name: value for name, value in body.items() if name not in moved}
+    if superseded_by is not None:
+        payload["superseded_by"] = superseded_by
     return IncidentEvent(
         event_id=event.event_id,
         tenant_id=event.company_id,
@@ -112,7 +118,7 @@ class Bridge:
         return bool(page)
 
     async def _carry(self, logged: LoggedEvent) -> None:
-        incident = to_incident(logged.event)
+        incident = to_incident(logged.event, superseded_by=logged.superseded_by)
         if incident is None:
             self.suppressed += 1
         else:

@@ -6,12 +6,13 @@ the sender that holds it lost its lease.
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, Select, func, insert, select, update
 
 from ah_server.hub._database import HubDatabase
-from ah_server.hub._tables import events, heartbeats, meta, states
+from ah_server.hub._tables import events, heartbeats, late_events, meta, states
 from ahwire import Clock, Event, now_ms
 from ahwire.hub import EventsReply, EventType, Heartbeat, RejectedEvent
 from ahwire.limits import MAX_FENCE
@@ -29,11 +30,20 @@ class FencedError(Exception):
 
 @attrs.frozen(kw_only=True)
 class LoggedEvent:
-    """An event with its place in the log."""
+    """An event with its place in the log.
+
+    Attributes:
+        position: Rises from one to the next.
+        received_ms: When it came, in Unix milliseconds.
+        event: The event.
+        superseded_by: Type of the newest event of its state when it came, where that had a higher
+            seq: then it came late, and changed no state. None: it was in its turn.
+    """
 
     position: int
     received_ms: int
     event: Event
+    superseded_by: str | None = None
 
 
 class EventLog:
@@ -72,28 +82,26 @@ class EventLog:
     async def after(self, position: int, limit: int) -> tuple[LoggedEvent, ...]:
         """Events behind a position, in order."""
         query = (
-            select(events)
-            .where(events.c.position > position)
-            .order_by(events.c.position)
-            .limit(limit)
+            _logged().where(events.c.position > position).order_by(events.c.position).limit(limit)
         )
         return await self._read(query)
 
     async def newest(self, limit: int, company_id: str | None = None) -> tuple[LoggedEvent, ...]:
         """The newest events, newest first."""
-        query = select(events).order_by(events.c.position.desc()).limit(limit)
+        query = _logged().order_by(events.c.position.desc()).limit(limit)
         if company_id is not None:
             query = query.where(events.c.company_id == company_id)
         return await self._read(query)
 
-    async def _read(self, query: "object") -> tuple[LoggedEvent, ...]:
+    async def _read(self, query: "Select[Any]") -> tuple[LoggedEvent, ...]:
         async with self._database.begin() as connection:
-            rows = (await connection.execute(query)).mappings().all()  # type: ignore[call-overload]  # a Select
+            rows = (await connection.execute(query)).mappings().all()
         return tuple(
             LoggedEvent(
                 position=row["position"],
                 received_ms=row["received_ms"],
                 event=Event.from_json(row["body"].encode()),
+                superseded_by=row["newest_type"],
             )
             for row in rows
         )
@@ -133,6 +141,11 @@ class EventLog:
             await connection.run_sync(write)
 
 
+def _logged() -> "Select[Any]":
+    joined = events.outerjoin(late_events, events.c.position == late_events.c.position)
+    return select(events, late_events.c.newest_type).select_from(joined)
+
+
 def _check_fence(sync: Connection, fence: int) -> None:
     newest = sync.scalar(select(meta.c.value).where(meta.c.name == _FENCE))
     # Over the largest is what an earlier version took; no sender could ever be above it.
@@ -150,7 +163,7 @@ def _record_one(sync: Connection, event: Event, received_ms: int) -> None:
     known = sync.scalar(select(events.c.position).where(events.c.event_id == event.event_id))
     if known is not None:
         return
-    sync.execute(
+    recorded = sync.execute(
         insert(events).values(
             event_id=event.event_id,
             company_id=event.company_id,
@@ -163,13 +176,18 @@ def _record_one(sync: Connection, event: Event, received_ms: int) -> None:
         )
     )
     key = _state_key(event)
-    last = sync.scalar(select(states.c.seq).where(states.c.state_key == key))
+    newest = sync.execute(select(states.c.seq, states.c.type).where(states.c.state_key == key))
+    last = newest.one_or_none()
     values = {"type": event.type.value, "seq": event.seq, "event_id": event.event_id}
     if last is None:
         sync.execute(insert(states).values(state_key=key, company_id=event.company_id, **values))
-    elif event.seq >= last:
-        # An event with a lower seq came late: it is on record, and changes no state.
+    elif event.seq >= last.seq:
         sync.execute(update(states).where(states.c.state_key == key).values(**values))
+    else:
+        # It came late: it is on record as such, and changes no state.
+        sync.execute(
+            insert(late_events).values(position=recorded.lastrowid, newest_type=last.type)
+        )
 
 
 def _state_key(event: Event) -> str:
