@@ -190,18 +190,11 @@ class Fitness:
             reply = await step.send()
         except RedisRefusedError as error:
             if error.code == "READONLY":
-                raise RedisSettingsError(
-                    f"Redis at {where} is a replica, which takes no writes ({error}): name its "
-                    "master"
-                ) from error
+                raise RedisSettingsError(f"Redis at {where} is a replica ({error})") from error
             if error.code == "NOPERM":
                 raise RedisSettingsError(
                     f"Redis at {where} does not let user {user} {step.doing} ({error}): give the "
                     f"right, ACL SETUSER {user} {step.right} {step.on}{self._place.prefix}*"
-                ) from error
-            if error.code == "OOM":
-                raise RedisRefusedError(
-                    f"{error}: raise maxmemory, or remove what others keep there", code=error.code
                 ) from error
             raise
         if step.expected is not None and reply != step.expected:

@@ -165,13 +165,16 @@ class RedisRefusedError(RedisError):
     """Redis answered with an error: the command was not done; of a script or pipeline some may be.
 
     Attributes:
-        code: Redis' own word for the error (``NOPERM``, ``READONLY``, ``WRONGTYPE`` …); ``ERR``
-            when it gave none.
+        code: Redis' own word for the error (``NOPERM``, ``READONLY``, ``WRONGTYPE`` …), also of a
+            command in a script; ``ERR`` when it gave none.
+        is_of_server: Whether Redis cannot do it now, or not for this user (full, a replica, without
+            a disk …): no key is at fault, and the text says what to do there.
     """
 
-    def __init__(self, message: str, *, code: str) -> None:
+    def __init__(self, message: str, *, code: str, is_of_server: bool = False) -> None:
         super().__init__(message)
         self.code = code
+        self.is_of_server = is_of_server
 
 
 class NatsError(CollectorError):

@@ -34,6 +34,7 @@ from ahcollector._asyncio_only import check_asyncio
 from ahcollector._extras import missing_extra
 from ahcollector._redis_check import Fitness, Place
 from ahcollector._redis_config import RedisConfig
+from ahcollector._redis_refusals import Refusal, refusal
 from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock, SystemClock
 from ahcollector.errors import RedisError, RedisRefusedError
@@ -164,7 +165,14 @@ class RedisClient:
             async with self._redis.pipeline(transaction=False) as pipe:
                 for command in commands:
                     pipe.execute_command(*command)
-                return await pipe.execute()
+                # Raised by redis-py, an error would be told behind the whole command.
+                replies = await pipe.execute(raise_on_error=False)
+            for command, reply in zip(commands, replies, strict=True):
+                if isinstance(reply, redis.exceptions.RedisError):
+                    what = " ".join(map(_shown, command[:2]))
+                    with _translated(f"{what} in a pipeline", self._config):
+                        raise reply
+            return replies
 
         return cast("list[Any]", await self._settled("pipeline", execute))
 
@@ -300,6 +308,10 @@ class RedisClient:
                     await subscription.ping()
 
 
+def _shown(part: str | bytes | float) -> str:
+    return part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part)
+
+
 def _connect(config: RedisConfig) -> redis.asyncio.Redis:
     tls: dict[str, Any] = {}
     if config.tls:
@@ -338,9 +350,11 @@ def _translated(what: str, config: RedisConfig) -> Iterator[None]:
             "and password"
         ) from error
     except redis.exceptions.ResponseError as error:
-        code, text = _said(error)
+        refused = _refusal(error)
         raise RedisRefusedError(
-            f"Redis at {config.host}:{config.port} refuses {what}: {text}", code=code
+            f"Redis at {config.host}:{config.port} refuses {what}: {refused.text}",
+            code=refused.code,
+            is_of_server=refused.is_of_server,
         ) from error
     except (redis.exceptions.RedisError, OSError, TimeoutError) as error:
         raise RedisError(
@@ -353,15 +367,16 @@ _CODES = (
     (redis.exceptions.NoPermissionError, "NOPERM"),
     (redis.exceptions.ReadOnlyError, "READONLY"),
     (redis.exceptions.OutOfMemoryError, "OOM"),
+    (redis.exceptions.TryAgainError, "TRYAGAIN"),
+    # Before the one that it is a kind of.
+    (redis.exceptions.MasterDownError, "MASTERDOWN"),
+    (redis.exceptions.ClusterDownError, "CLUSTERDOWN"),
 )
-"""The codes that redis-py takes off the text, as far as somebody asks for them."""
+"""The words that redis-py takes off the text, as far as somebody asks for them."""
 
 
-def _said(error: redis.exceptions.ResponseError) -> tuple[str, str]:
-    """Return Redis' word for an error, and its text with that word before it."""
-    text = str(error)
+def _refusal(error: redis.exceptions.ResponseError) -> Refusal:
     for kind, code in _CODES:
         if isinstance(error, kind):
-            return code, f"{code} {text}"
-    word = text.partition(" ")[0]
-    return (word, text) if word.isupper() and word.isalpha() else ("ERR", text)
+            return refusal(f"{code} {error}", code=code)
+    return refusal(str(error))

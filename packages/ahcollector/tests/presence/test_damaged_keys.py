@@ -7,6 +7,7 @@ from ahcollector.errors import PresenceDamagedError
 from ahcollector.ingest import IngestLimits
 from ahcollector.ingest._gate import Gate
 from ahcollector.presence import AgentRef, PresenceCounts
+from ahcollector.registry import CompanySettingsCache
 from ahcollector.testing import FakeClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.service]
@@ -163,7 +164,10 @@ async def test_the_door_tells_of_a_damaged_key_once_a_minute(shared, caplog):
     caplog.set_level("INFO", "ahcollector.ingest")
     clock = FakeClock()
     presence = shared(clock=clock)
-    gate = Gate(resolver=None, presence=presence, settings=None, clock=clock, limits=IngestLimits())
+    settings = CompanySettingsCache(hub=None, clock=clock)
+    gate = Gate(
+        resolver=None, presence=presence, settings=settings, clock=clock, limits=IngestLimits()
+    )
     await gate.touch(B, None)
     key = await damage(shared.client(presence), "up:bolt")
     for _ in range(60):

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import attrs
 
+from ahcollector._redis_refusals import refusal
 from ahcollector.bus._hand_over import Read
 from ahcollector.errors import BusError, RedisError
 from ahcollector.redis import RedisClient, Script
@@ -100,7 +101,9 @@ class ShardStreams:
         flat = [part for entry in entries for part in entry]
         failures = await self._run("add", "put entries on the bus", *flat)
         return {
-            place: BusError(f"bus: cannot put an entry on {self._stream(shard)}: {_text(failure)}")
+            place: BusError(
+                f"bus: cannot put an entry on {self._stream(shard)}: {refusal(_text(failure)).text}"
+            )
             for place, ((shard, _), failure) in enumerate(zip(entries, failures, strict=True))
             if failure
         }

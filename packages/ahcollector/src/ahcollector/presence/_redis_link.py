@@ -7,13 +7,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ahcollector.errors import PresenceDamagedError, PresenceError, RedisError
+from ahcollector.errors import (
+    PresenceDamagedError,
+    PresenceError,
+    RedisError,
+    RedisRefusedError,
+)
 from ahcollector.redis import RedisClient, Script
 
 __all__ = ["RedisLink"]
 
-# What a command says of a key of another type, and a script of a value that makes no sense. Of a
-# script that was refused for another reason Redis names the line too, but behind an @.
+# What a command says of a key of another type, and a script of a value that makes no sense.
 _DAMAGED: Final = re.compile(
     r"WRONGTYPE|DAMAGED|: user_script:|Error running script|is not an integer"
 )
@@ -57,7 +61,7 @@ class RedisLink:
         try:
             yield
         except RedisError as error:
-            if _DAMAGED.search(str(error)):
+            if _is_damage(error):
                 raise self._damaged(f"{error}{where}") from error
             raise PresenceError(f"presence cannot be asked or told ({error})") from error
 
@@ -74,3 +78,9 @@ class RedisLink:
             f"a key of presence in Redis holds what presence never wrote ({what}): "
             f"move it away with RENAME, and let nothing else write to {self._prefix}*"
         )
+
+
+def _is_damage(error: RedisError) -> bool:
+    """Whether a key is at fault; a Redis that is full, or a replica, names the same lines."""
+    is_of_a_key = isinstance(error, RedisRefusedError) and not error.is_of_server
+    return is_of_a_key and _DAMAGED.search(str(error)) is not None

@@ -70,7 +70,7 @@ for at = 5, #ARGV, 2 do
   local shard = ARGV[at]
   if not is_held(shard, ARGV[at + 1]) then
     table.insert(lost, tonumber(shard))
-  elseif redis.pcall('XPENDING', stream(shard), group).err then
+  elseif not pending_of(shard) then
     -- Its group is gone, alone or with the stream. Nothing that its owner knows is true any more:
     -- whoever takes it next makes the group anew and begins at the beginning.
     redis.call('DEL', own(shard))

@@ -18,6 +18,18 @@ local function is_held(shard, lease)
   return redis.pcall('GET', own(shard)) == lease
 end
 
+-- What is pending in a shard; nothing where there is no stream, or no group of ours. That Redis cannot
+-- say it, or that this user may not ask, is no such thing.
+local function pending_of(shard)
+  local state = redis.pcall('XPENDING', stream(shard), group)
+  if not state.err then
+    return state
+  end
+  if not string.find(state.err, 'NOGROUP', 1, true) and not string.find(state.err, 'WRONGTYPE', 1, true) then
+    error(state)
+  end
+end
+
 -- A Redis that has no memory left refuses a script's first write, unless it is one that can only
 -- free some; behind such a one it lets the others pass. So leases go on in a full Redis, and what is
 -- on the bus is read and acknowledged: otherwise it would stay full for ever.

@@ -11,9 +11,9 @@ for at = 4, #ARGV do
   if redis.call('EXISTS', own(shard)) == 0 then
     -- The group is usually there, and then this is an error that says so.
     redis.pcall('XGROUP', 'CREATE', stream(shard), group, '0', 'MKSTREAM')
-    local state = redis.pcall('XPENDING', stream(shard), group)
+    local state = pending_of(shard)
     -- What is no stream cannot be read; `look` tells of it.
-    if not state.err then
+    if state then
       local kept = redis.pcall('HGET', fences, shard)
       local is_fence = type(kept) == 'string' and #kept <= 15 and string.match(kept, '^%d+$')
       local last = is_fence and tonumber(kept) or 0

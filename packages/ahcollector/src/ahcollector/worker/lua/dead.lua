@@ -12,6 +12,10 @@ end
 -- Returns fields of a letter; none when it is no hash.
 local function fields(id, ...)
   local row = redis.pcall('HMGET', letter(id), ...)
+  if row.err and not string.find(row.err, 'WRONGTYPE', 1, true) then
+    -- Redis cannot, or this user may not: that says nothing of the letter.
+    error(row)
+  end
   return row.err and {} or row
 end
 
