@@ -4,6 +4,7 @@ import json
 import logging
 
 import anyio
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from ahcollector.metrics import PrometheusMetrics
 from ahcollector.testing import FakeClock, FakeHub
 from ahrules import Evaluator, FieldError, RuleError, SilenceError
 from ahwire.hub import Silence, ThresholdRule
+from ahwire.names import metric_name
 
 pytestmark = pytest.mark.anyio
 
@@ -91,6 +93,63 @@ def test_rules_are_refused_as_an_evaluator_of_each_company_refuses_them(rows):
     found = [(one.tenant_id, one.rule_id, one.errors) for one in rules_in_force(rules).refused]
     assert len(found) == len(set(found))
     assert set(found) == expected
+
+
+class CountedText(str):
+    """A text that counts how often it is looked up."""
+
+    __slots__ = ()
+
+    asked = 0
+
+    def __hash__(self):
+        CountedText.asked += 1
+        return super().__hash__()
+
+
+@pytest.mark.parametrize(("general", "companies"), [(200, 1), (200, 200), (1, 200)])
+def test_rules_of_every_company_are_looked_at_once_however_many_companies_there_are(
+    general, companies
+):
+    plain = rule("plain")
+    given = [
+        *(attrs.evolve(plain, rule_id=CountedText(f"all-{n}")) for n in range(general)),
+        *(
+            attrs.evolve(plain, rule_id=CountedText(f"own-{n}"), company_id=f"c{n}")
+            for n in range(companies)
+        ),
+    ]
+    CountedText.asked = 0
+    rules = rules_in_force(given)
+    assert CountedText.asked <= 12 * (general + companies)
+    assert rules.count == general + companies
+    assert [len(rules.of(name)) for name in ("c0", "other")] == [general + 1, general]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([None, "acme", "blue"]),
+            st.sampled_from(["ah_cpu", "ah_mem", "disk"]),
+            st.booleans(),
+        ),
+        max_size=10,
+    )
+)
+def test_rules_and_metrics_of_a_company_are_its_own_and_those_of_all_in_order(rows):
+    given_rules = [
+        rule(f"r{n}", metric=metric, enabled=enabled, **({"company_id": name} if name else {}))
+        for n, (name, metric, enabled) in enumerate(rows)
+    ]
+    rules = rules_in_force(given_rules)
+    for company in ("acme", "blue", "other"):
+        mine = [one for one in given_rules if one.company_id in (None, company)]
+        assert [one.rule_id for one in rules.of(company)] == [one.rule_id for one in mine]
+        metrics = {metric_name(one.metric) for one in mine if one.enabled}
+        found = rules.metrics(company)
+        assert found == metrics
+        assert (len(found), sorted(found)) == (len(metrics), sorted(metrics))
+        assert bool(found) is bool(metrics)
 
 
 class World:
@@ -293,3 +352,26 @@ async def test_kept_item_that_this_program_cannot_read_costs_no_other(caplog):
     await world.rules.recall()
     assert [one.rule_id for one in world.rules.current.of("acme")] == ["a"]
     assert "cannot be read" in caplog.text
+
+
+async def test_many_rules_and_silences_are_made_ready_beside_the_loop(monkeypatch):
+    """Thousands of patterns take seconds to compile: others have their turns meanwhile."""
+    threads = []
+    real = anyio.to_thread.run_sync
+
+    async def noted(function, *args):
+        threads.append(function.func.__name__)
+        return await real(function, *args)
+
+    monkeypatch.setattr(anyio.to_thread, "run_sync", noted)
+    world = World()
+    world.hub.threshold_rules = (rule("a"),)
+    assert await world.rules.pull() == 1
+    assert threads == []
+    world.hub.threshold_rules = tuple(rule(f"r{n}") for n in range(300))
+    assert await world.rules.pull() == 300
+    assert threads == ["_make", "_documents"]
+    world.start()
+    await world.rules.recall()
+    assert world.rules.current.count == 300
+    assert threads == ["_make", "_documents", "_read_all", "_make"]

@@ -452,6 +452,17 @@ async def test_silences_are_read_one_by_one_and_asked_for_by_etag(wrap):
     assert (reply.etag, again.silences, again.etag) == ('"s1"', None, '"s1"')
 
 
+@pytest.mark.parametrize("many", [1, 2_000])
+async def test_number_of_more_digits_than_python_reads_spoils_its_own_silence(many):
+    good = [SILENCE | {"silence_id": f"s{n}"} for n in range(many)]
+    body = json.dumps({"silences": [SILENCE | {"company_id": "HUGE"}, *good]})
+    script = Script(body=body.replace('"HUGE"', "9" * 5_000).encode())
+    async with hub_with(script) as hub:
+        reply = await hub.silences(None)
+    assert len(reply.silences) == many
+    assert [one.errors[0].path for one in reply.refused] == ["silences[0].company_id"]
+
+
 @pytest.mark.parametrize("body", [b"", b"[]", {"rules": {}}, {"silences": 7}, {"data": []}])
 @pytest.mark.parametrize("call", ["rules", "silences"])
 async def test_answer_that_holds_no_list_is_temporary(call, body):

@@ -141,6 +141,26 @@ def test_rules_are_read_one_by_one(wrapped):
     ]
 
 
+@pytest.mark.parametrize("sign", ["", "-"])
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("threshold", ".threshold"),
+        ("version", ".version"),
+        ("for_seconds", ".for_seconds"),
+        ("rule_id", ".rule_id"),
+    ],
+)
+def test_a_number_of_more_digits_than_python_reads_spoils_its_own_rule(sign, name, path):
+    good = {"version": 1, "metric": "cpu", "op": "gt", "threshold": 1, "severity": "info"}
+    items = [{"rule_id": "a"} | good, {"rule_id": "bad"} | good | {name: "HUGE"}]
+    items += [{"rule_id": "c", "not_known": "HUGE", "labels": {"n": "1" * 1_000}} | good]
+    text = json.dumps({"rules": items}).replace('"HUGE"', sign + "9" * 5_000)
+    rules, faults = read_threshold_rules(text.encode())
+    assert [rule.rule_id for rule in rules] == ["a", "c"]
+    assert [fault.errors[0].path for fault in faults] == [f"rules[1]{path}"]
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"\xff", b"[]", b"{}", b'{"rules":1}', b'{"data":[]}', b"[" * 99_999]
 )

@@ -16,6 +16,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -95,7 +96,7 @@ class AlertUnit:
             stages.insert(0, FlapStage(settings.flapping, alerts_max=settings.bounds.series_max))
         self._pipeline = Pipeline(stages, self._mint)
         self._rules: RulesInForce | None = None
-        self._metrics: frozenset[str] = frozenset()
+        self._metrics: AbstractSet[str] = frozenset()
         self._series: dict[tuple[tuple[str, str], ...], Series] = {}
         self._returned: dict[str, int] = {}
         self._moved_series: dict[tuple[str, str], None] = {}

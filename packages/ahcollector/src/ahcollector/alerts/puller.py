@@ -5,13 +5,15 @@ from __future__ import annotations
 import abc
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
 import attrs
 
 from ahcollector import metrics as names
+from ahcollector._beside import run_beside
 from ahcollector._trouble import Trouble
 from ahcollector.alerts._in_force import (
     RulesInForce,
@@ -33,6 +35,7 @@ __all__ = ["RulePuller", "SilencePuller"]
 _log = logging.getLogger("ahcollector.alerts")
 
 _NAMED_MAX: Final = 20
+_MANY: Final = 200
 _InForce = TypeVar("_InForce", RulesInForce, SilencesInForce)
 _Item = TypeVar("_Item", ThresholdRule, Silence)
 _Refusal = TypeVar("_Refusal", RuleError, SilenceError)
@@ -126,8 +129,8 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
                 self._keeping.goes_on(self._clock.monotonic(), {"error": str(error)})
                 return
             if items is not None:
-                found = [self._read(json.dumps(item).encode()) for item in items]
-                self._put([item for item in found if item is not None], ())
+                read = partial(self._read_all, items)
+                await self._put(await run_beside(read, is_long=len(items) > _MANY), ())
 
     async def pull(self) -> int:
         """Ask the hub now; return how many are in force then.
@@ -142,7 +145,7 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
                 self._metrics.inc(names.HUB_PULL_FAILURES, list=self._name)
                 raise
             if reply.items is not None:
-                self._put(reply.items, reply.refused)
+                await self._put(reply.items, reply.refused)
                 self._unkept = reply.items
             # Only now: a list that could not be put in force is asked for again.
             self._etag = reply.etag
@@ -154,7 +157,8 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
         """Keep the newest list, unless it is kept already."""
         if self._unkept is None:
             return
-        items = [json.loads(item.to_json()) for item in self._unkept]
+        documents = partial(_documents, self._unkept)
+        items = await run_beside(documents, is_long=len(self._unkept) > _MANY)
         try:
             await self._kept.save(self._name, items)
         except AlertStateError as error:
@@ -163,8 +167,10 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
             self._keeping.is_over()
             self._unkept = None
 
-    def _put(self, items: Sequence[_Item], refused: Sequence[_Refusal]) -> None:
-        current = self._make(items, refused)
+    async def _put(self, items: Sequence[_Item], refused: Sequence[_Refusal]) -> None:
+        # Thousands of patterns take seconds, in which others must have their turns.
+        make = partial(self._make, items, refused)
+        current = await run_beside(make, is_long=len(items) > _MANY)
         self._current = current
         self._metrics.set(self._told.in_force, current.count)
         self._metrics.set(self._told.refused, len(current.refused))
@@ -188,6 +194,10 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
     @abc.abstractmethod
     def _make(self, items: Sequence[_Item], refused: Sequence[_Refusal]) -> _InForce: ...
 
+    def _read_all(self, items: Sequence[Any]) -> list[_Item]:
+        found = [self._read(json.dumps(item).encode()) for item in items]
+        return [item for item in found if item is not None]
+
     def _read(self, data: bytes) -> _Item | None:
         try:
             return self._kind.from_json(data)
@@ -198,6 +208,10 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
                 extra={"error": str(error)},
             )
             return None
+
+
+def _documents(items: Iterable[ThresholdRule | Silence]) -> list[Any]:
+    return [json.loads(item.to_json()) for item in items]
 
 
 def _extra(error: RuleError | SilenceError) -> dict[str, Any]:

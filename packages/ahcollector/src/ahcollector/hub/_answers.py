@@ -39,6 +39,7 @@ _log = logging.getLogger("ahcollector.hub")
 
 _FENCED = 412
 _SHOWN_CHARS = 40
+_DIGITS_MAX = 400
 _CLIENT_FAULTS = range(400, 500)
 _TEMPORARY = frozenset({401, 403, 408, 429})
 _OUR_TOKEN = frozenset({401, 403})
@@ -104,12 +105,17 @@ def _clean_code(value: object) -> str | None:
 
 def _fields(body: bytes) -> dict[str, Any]:
     try:
-        parsed = json.loads(body)
+        parsed = json.loads(body, parse_int=_integer)
     except (ValueError, RecursionError):
         return {}
     if isinstance(parsed, dict) and isinstance(parsed.get("data"), dict):
         parsed = parsed["data"]
     return parsed if isinstance(parsed, dict) else {}
+
+
+def _integer(text: str) -> int:
+    """Read a whole number; one of more digits than Python reads as one that no field takes."""
+    return int(text) if len(text) <= _DIGITS_MAX else 10**_DIGITS_MAX
 
 
 def read_record(body: bytes) -> AgentRecord:

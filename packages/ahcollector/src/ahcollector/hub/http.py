@@ -13,6 +13,7 @@ import json
 import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlencode
@@ -22,6 +23,7 @@ import attrs
 import httpx
 from google.protobuf.json_format import MessageToDict
 
+from ahcollector._beside import run_beside
 from ahcollector.clock import AsyncClock, SystemClock
 from ahcollector.errors import PermanentHubError, TemporaryHubError
 from ahcollector.hub._answers import failure, read_page, read_record, read_silences
@@ -46,6 +48,7 @@ from ahwire.hub import (
 
 __all__ = ["HttpHub"]
 
+_LONG_BYTES = 64 * 1024
 _PREFIX = "/api/v1/monitoring/collector"
 _QUERY = "ahcollector.query"
 T = TypeVar("T")
@@ -242,7 +245,7 @@ class HttpHub:
         answer = await self._ask_since("/rules", etag)
         if answer.status == httpx.codes.NOT_MODIFIED:
             return RulesReply(rules=None, etag=etag)
-        rules, refused = _decode("GET /rules", answer, read_threshold_rules)
+        rules, refused = await _decode_beside("GET /rules", answer, read_threshold_rules)
         return RulesReply(rules=rules, refused=refused, etag=answer.headers.get("etag"))
 
     async def silences(self, etag: str | None) -> SilencesReply:
@@ -250,7 +253,7 @@ class HttpHub:
         answer = await self._ask_since("/silences", etag)
         if answer.status == httpx.codes.NOT_MODIFIED:
             return SilencesReply(silences=None, etag=etag)
-        silences, refused = _decode("GET /silences", answer, read_silences)
+        silences, refused = await _decode_beside("GET /silences", answer, read_silences)
         return SilencesReply(silences=silences, refused=refused, etag=answer.headers.get("etag"))
 
     async def _ask_since(self, path: str, etag: str | None) -> _Answer:
@@ -318,6 +321,12 @@ class HttpHub:
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+async def _decode_beside(call: str, answer: _Answer, read: Callable[[bytes], T]) -> T:
+    """Decode a long list, which takes up to a second, beside the loop."""
+    is_long = len(answer.body) > _LONG_BYTES
+    return await run_beside(partial(_decode, call, answer, read), is_long=is_long)
 
 
 def _decode(call: str, answer: _Answer, read: Callable[[bytes], T]) -> T:

@@ -30,6 +30,8 @@ _COMPARISONS: Final[Mapping[ThresholdOp, Compare]] = MappingProxyType(
         ThresholdOp.NE: operator.ne,
     }
 )
+_DIGITS_MAX: Final = 400
+_BEYOND: Final = 10**_DIGITS_MAX
 _UPWARDS: Final = frozenset({ThresholdOp.GT, ThresholdOp.GTE})
 _DOWNWARDS: Final = frozenset({ThresholdOp.LT, ThresholdOp.LTE})
 
@@ -166,7 +168,7 @@ def read_threshold_rules(data: bytes) -> tuple[tuple[ThresholdRule, ...], tuple[
         DecodeError: The document itself cannot be read.
     """
     try:
-        document = json.loads(data)
+        document = json.loads(data, parse_int=_integer)
     except (ValueError, RecursionError) as error:
         raise DecodeError(field="", reason=f"the rules are no JSON ({error})") from error
     if isinstance(document, dict) and "rules" not in document:
@@ -181,6 +183,14 @@ def read_threshold_rules(data: bytes) -> tuple[tuple[ThresholdRule, ...], tuple[
         except DecodeError as error:
             faults.append(_unread(index, item, error))
     return tuple(rules), tuple(faults)
+
+
+def _integer(text: str) -> int:
+    """Read a whole number; one of more digits than Python reads as one that no field takes.
+
+    So it spoils its own rule and no other.
+    """
+    return int(text) if len(text) <= _DIGITS_MAX else _BEYOND
 
 
 def _unread(index: int, item: object, error: DecodeError) -> RuleError:
