@@ -185,9 +185,7 @@ def _record_one(sync: Connection, event: Event, received_ms: int) -> None:
         sync.execute(update(states).where(states.c.state_key == key).values(**values))
     else:
         # It came late: it is on record as such, and changes no state.
-        sync.execute(
-            insert(late_events).values(position=recorded.lastrowid, newest_type=last.type)
-        )
+        sync.execute(insert(late_events).values(position=recorded.lastrowid, newest_type=last.type))
 
 
 def _state_key(event: Event) -> str:
