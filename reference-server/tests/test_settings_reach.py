@@ -230,7 +230,13 @@ async def test_every_setting_of_the_worker_is_the_workers(given_to):
     store = MemoryStore(clock=SystemClock())
     restarts = object()
     samples = Samples(
-        store=store, shared=True, restarts=restarts, step_seconds_min=30, found="", loops=()
+        store=store,
+        deleter=store,
+        shared=True,
+        restarts=restarts,
+        step_seconds_min=30,
+        found="",
+        loops=(),
     )
     bus = InProcessBus(clock=SystemClock())
     carrier = Carrier(bus=bus, dead=bus.dead, ping=None, found="")
@@ -243,6 +249,7 @@ async def test_every_setting_of_the_worker_is_the_workers(given_to):
             carrier=carrier,
             samples=samples,
             observer=object(),
+            sieve=object(),
             dead_batches=MemoryDeadBatches(),
         )
 
