@@ -1,6 +1,7 @@
 """The development hub's threshold rules and silences: replaced whole, checked, served by etag."""
 
 import json
+import re
 
 import httpx
 import pytest
@@ -11,8 +12,9 @@ from ah_server.hub import (
     AlertingLists,
     open_database,
 )
+from ah_server.hub.alerting_lists import RefusedListError
 from ahcollector.clock import SystemClock
-from ahcollector.hub import HttpHub
+from ahcollector.hub import RESPONSE_BYTES_MAX, HttpHub
 
 pytestmark = pytest.mark.anyio
 RULE = {
@@ -95,6 +97,56 @@ async def test_many_faults_are_told_as_the_first_and_a_count(browser):
     answer = await browser.put("/admin/api/rules", json={"rules": [{}] * 100})
     assert answer.status_code == 400
     assert answer.json()["message"].endswith("and 80 more")
+
+
+def long(count, **fields):
+    return [
+        RULE | {"rule_id": f"r{n}", "labels": {"note": "ü" * 1_000}} | fields for n in range(count)
+    ]
+
+
+async def test_list_is_kept_as_short_as_it_was_given_and_a_collector_pulls_it(browser, collector):
+    """Written with escapes it would be over the 8 MiB that collectors read."""
+    rules = long(2_000)
+    assert len(json.dumps(rules)) > RESPONSE_BYTES_MAX
+    body = json.dumps({"rules": rules}, ensure_ascii=False).encode()
+    answer = await browser.put("/admin/api/rules", content=body)
+    assert (answer.status_code, answer.json()) == (200, {"rules": 2_000})
+    assert len((await collector.rules(None)).rules) == 2_000
+
+
+def full_body():
+    """A list that just fits in a request; read and written again it is longer, by its numbers."""
+    texts, left, number = [], RESPONSE_BYTES_MAX - 100, 0
+    while left > 3_000:
+        (one,) = long(1, rule_id=f"r{number}", threshold="HUGE", resolve_threshold="HUGE")
+        text = json.dumps(one, ensure_ascii=False, separators=(",", ":")).replace('"HUGE"', "1e15")
+        texts.append(text)
+        left -= len(text.encode()) + 1
+        number += 1
+    return f'{{"rules":[{",".join(texts)}]}}'
+
+
+@pytest.mark.parametrize("door", ["http", "import"])
+async def test_list_that_no_collector_could_read_is_refused_with_its_size_and_the_limit(
+    hub, browser, collector, door
+):
+    await browser.put("/admin/api/rules", json={"rules": [RULE]})
+    text = full_body()
+    if door == "http":
+        answer = await browser.put("/admin/api/rules", content=text.encode())
+        assert answer.status_code == 400
+        message = answer.json()["message"]
+    else:
+        with pytest.raises(RefusedListError) as refused:
+            await AlertingLists(database=hub.database).put("rules", json.loads(text))
+        message = str(refused.value)
+    assert re.fullmatch(
+        r"rules: the [34],\d{3} have 8,4\d\d,\d{3} bytes as collectors read them, and collectors "
+        r"read at most 8,388,608, so none would have them; give fewer, .*",
+        message,
+    )
+    assert [one.rule_id for one in (await collector.rules(None)).rules] == ["cpu"]
 
 
 async def test_lists_ask_for_the_token(hub):

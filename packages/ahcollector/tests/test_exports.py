@@ -62,7 +62,14 @@ PUBLIC = {
     "ahcollector.budget.redis": ["RedisBudgetStore"],
     "ahcollector.clock": ["AsyncClock", "SystemClock"],
     "ahcollector.enroll": ["EnrollProxy", "Renewal", "enroll_refusal"],
-    "ahcollector.hub": ["HttpHub", "Hub", "RulesReply", "SettingsReply", "SilencesReply"],
+    "ahcollector.hub": [
+        "HttpHub",
+        "Hub",
+        "RESPONSE_BYTES_MAX",
+        "RulesReply",
+        "SettingsReply",
+        "SilencesReply",
+    ],
     "ahcollector.ingest": [
         "Check",
         "IPNetwork",

@@ -4,6 +4,7 @@ import hashlib
 import json
 from typing import Any
 
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,6 +14,7 @@ from ahwire.hub import RejectedEvent
 
 BODY_BYTES_MAX = 8 << 20
 EVENTS_MAX = 200
+_LONG_BYTES = 256 * 1024
 
 
 _DIGITS_MAX = 19
@@ -36,13 +38,8 @@ async def read_body(request: Request) -> bytes:
         RefusedBodyError: it is over the limit (the rest is not read), no JSON, or holds half of a
             character or a number that is none: nothing could keep those or answer with them.
     """
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > BODY_BYTES_MAX:
-            raise RefusedBodyError(f"the body is over {BODY_BYTES_MAX} bytes")
-    _parse(bytes(body))
-    return bytes(body)
+    body, _ = await _read(request)
+    return body
 
 
 async def read_mapping(request: Request) -> dict[str, Any]:
@@ -51,10 +48,23 @@ async def read_mapping(request: Request) -> dict[str, Any]:
     Raises:
         RefusedBodyError: it is none.
     """
-    data = _parse(await read_body(request))
+    _, data = await _read(request)
     if not isinstance(data, dict):
         raise RefusedBodyError("the body must be a JSON object")
     return data
+
+
+async def _read(request: Request) -> tuple[bytes, Any]:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_BYTES_MAX:
+            raise RefusedBodyError(f"the body is over {BODY_BYTES_MAX} bytes")
+    whole = bytes(body)
+    if len(whole) > _LONG_BYTES:
+        # It takes a second, in which others must have their turns.
+        return whole, await anyio.to_thread.run_sync(_parse, whole)
+    return whole, _parse(whole)
 
 
 def _parse(body: bytes) -> Any:

@@ -4,11 +4,13 @@ import json
 from collections.abc import Iterator
 from typing import Any, Literal, TypeVar
 
+import anyio.to_thread
 from sqlalchemy import insert, select, update
 
 from ah_server.hub._database import HubDatabase
 from ah_server.hub._tables import alerting_lists
 from ahcollector.alerts import rules_in_force, silences_in_force
+from ahcollector.hub import RESPONSE_BYTES_MAX
 from ahrules import unknown_fields
 from ahwire.errors import DecodeError
 from ahwire.hub import Silence, ThresholdRule
@@ -38,7 +40,7 @@ class AlertingLists:
         query = select(alerting_lists.c.body).where(alerting_lists.c.name == name)
         async with self._database.begin() as connection:
             body = await connection.scalar(query)
-        return f'{{"{name}":{"[]" if body is None else body}}}'.encode()
+        return _answer(name, "[]" if body is None else body)
 
     async def items(self, name: ListName) -> list[dict[str, Any]]:
         """The list's items, in their order."""
@@ -53,23 +55,42 @@ class AlertingLists:
             document: `{"rules": […]}` or `{"silences": […]}`, from JSON.
 
         Raises:
-            RefusedListError: it is none, or one of the items cannot be used; the list is as
-                before.
+            RefusedListError: it is none, or one of the items cannot be used, or all together are
+                more than collectors read; the list is as before.
         """
-        items = document.get(name) if isinstance(document, dict) else None
-        if not isinstance(items, list):
-            raise RefusedListError([f'{name}: expected an object like {{"{name}": […]}}'])
-        faults = list(_rule_faults(items) if name == "rules" else _silence_faults(items))
-        if faults:
-            more = [f"and {len(faults) - _FAULTS_MAX} more"] if len(faults) > _FAULTS_MAX else []
-            raise RefusedListError(faults[:_FAULTS_MAX] + more)
-        body = json.dumps(items, separators=(",", ":"))
+        # Thousands of patterns take seconds, in which others must have their turns.
+        count, body = await anyio.to_thread.run_sync(_checked, name, document)
         mine = alerting_lists.c.name == name
         async with self._database.begin() as connection:
             changed = await connection.execute(update(alerting_lists).where(mine).values(body=body))
             if changed.rowcount == 0:
                 await connection.execute(insert(alerting_lists).values(name=name, body=body))
-        return len(items)
+        return count
+
+
+def _checked(name: ListName, document: Any) -> tuple[int, str]:
+    """How many items there are, and their text as it is kept; RefusedListError."""
+    items = document.get(name) if isinstance(document, dict) else None
+    if not isinstance(items, list):
+        raise RefusedListError([f'{name}: expected an object like {{"{name}": […]}}'])
+    faults = list(_rule_faults(items) if name == "rules" else _silence_faults(items))
+    if faults:
+        more = [f"and {len(faults) - _FAULTS_MAX} more"] if len(faults) > _FAULTS_MAX else []
+        raise RefusedListError(faults[:_FAULTS_MAX] + more)
+    body = json.dumps(items, ensure_ascii=False, separators=(",", ":"))
+    size = len(_answer(name, body))
+    if size > RESPONSE_BYTES_MAX:
+        fault = (
+            f"{name}: the {len(items):,} have {size:,} bytes as collectors read them, and "
+            f"collectors read at most {RESPONSE_BYTES_MAX:,}, so none would have them; give "
+            "fewer, let one stand for many (globs, patterns), or shorten labels and texts"
+        )
+        raise RefusedListError([fault])
+    return len(items), body
+
+
+def _answer(name: ListName, body: str) -> bytes:
+    return f'{{"{name}":{body}}}'.encode()
 
 
 def _rule_faults(items: list[Any]) -> Iterator[str]:

@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import anyio
@@ -46,7 +46,10 @@ from ahwire.hub import (
     SeenReport,
 )
 
-__all__ = ["HttpHub"]
+__all__ = ["RESPONSE_BYTES_MAX", "HttpHub"]
+
+RESPONSE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""How much of an answer `HttpHub` reads where nothing else is said: a hub gives no longer list."""
 
 _LONG_BYTES = 64 * 1024
 _PREFIX = "/api/v1/monitoring/collector"
@@ -115,7 +118,7 @@ class HttpHub:
         clock: AsyncClock | None = None,
         timeout_seconds: float = 10.0,
         enroll_timeout_seconds: float = 20.0,
-        response_bytes_max: int = 8 * 1024 * 1024,
+        response_bytes_max: int = RESPONSE_BYTES_MAX,
         connections_max: int = 20,
         verify: ssl.SSLContext | bool = True,
         transport: httpx.AsyncBaseTransport | None = None,
