@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import attrs
 
 from ahcollector.alerts.base import AlertChange, AlertImage, UnitKey, taken_over
+from ahwire import Event
 
 __all__ = ["MemoryAlertStateStore"]
 
@@ -26,7 +27,7 @@ class MemoryAlertStateStore:
             "the states of alerts are in memory: after a restart alerts that go on open again; set "
             "redis.addr or alerting.rules_dir"
         )
-        self._images: dict[UnitKey, AlertImage] = {}
+        self._images: dict[UnitKey, _Kept] = {}
         self._epochs: dict[UnitKey, int] = {}
 
     async def units(self, shards: Collection[int]) -> list[UnitKey]:
@@ -35,22 +36,21 @@ class MemoryAlertStateStore:
 
     async def claim(self, key: UnitKey) -> AlertImage:
         """Become the owner."""
-        image = self._images.get(key, AlertImage(epoch=0))
+        kept = self._images.setdefault(key, _Kept())
         # Also above that of a unit that was removed since.
-        epoch = self._epochs[key] = self._epochs.get(key, 0) + 1
-        image = self._images[key] = attrs.evolve(image, epoch=epoch)
-        return image
+        kept.epoch = self._epochs[key] = self._epochs.get(key, 0) + 1
+        return kept.image()
 
     async def commit(self, key: UnitKey, epoch: int, change: AlertChange) -> None:
         """Keep a change."""
-        self._images[key] = change.on(self._owned(key, epoch))
+        self._owned(key, epoch).take(change)
 
     async def told(self, key: UnitKey, event_ids: Collection[str]) -> None:
         """Forget intents."""
-        image = self._images.get(key)
-        if image is not None:
-            left = tuple(event for event in image.intents if event.event_id not in event_ids)
-            self._images[key] = attrs.evolve(image, intents=left)
+        kept = self._images.get(key)
+        if kept is not None:
+            for event_id in event_ids:
+                kept.intents.pop(event_id, None)
 
     async def set_aside(self, key: UnitKey, epoch: int) -> None:
         """Keep nothing more: what ends with the process is of no use aside."""
@@ -61,8 +61,41 @@ class MemoryAlertStateStore:
         if not self._owned(key, epoch).intents:
             del self._images[key]
 
-    def _owned(self, key: UnitKey, epoch: int) -> AlertImage:
-        image = self._images.get(key)
-        if image is None or image.epoch != epoch:
+    def _owned(self, key: UnitKey, epoch: int) -> _Kept:
+        kept = self._images.get(key)
+        if kept is None or kept.epoch != epoch:
             raise taken_over(key)
-        return image
+        return kept
+
+
+@attrs.define
+class _Kept:
+    """What is kept of a unit. A change costs what it moves, however much is kept."""
+
+    epoch: int = 0
+    seq: int = 0
+    base: Mapping[str, str] = attrs.field(factory=dict)
+    pieces: dict[str, str] = attrs.field(factory=dict)
+    intents: dict[str, Event] = attrs.field(factory=dict)
+
+    def take(self, change: AlertChange) -> None:
+        """Do what `AlertChange.on` says."""
+        self.seq = max(self.seq, change.seq)
+        if change.base is not None:
+            self.base, self.pieces = dict(change.base), {}
+        for name, piece in change.pieces.items():
+            if piece is None:
+                self.pieces.pop(name, None)
+            else:
+                self.pieces[name] = piece
+        self.intents.update((event.event_id, event) for event in change.intents)
+
+    def image(self) -> AlertImage:
+        """Return it as it is now."""
+        return AlertImage(
+            epoch=self.epoch,
+            seq=self.seq,
+            base=dict(self.base),
+            pieces=dict(self.pieces),
+            intents=tuple(sorted(self.intents.values(), key=lambda event: event.seq)),
+        )
