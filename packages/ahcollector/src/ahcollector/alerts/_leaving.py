@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import anyio.lowlevel
+
 from ahcollector import metrics as names
 from ahcollector.alerts._unit import AlertUnit
 from ahcollector.bus.base import SampleBatch
@@ -86,4 +88,6 @@ class Leaving:
             left = await sieve.left(servers)
         for (_, server_id), one in left.items():
             unit.departed(server_id, one.at_ms, self._clock.time())
+            # A whole company may be many.
+            await anyio.lowlevel.checkpoint()
         unit.departures_seen = version
