@@ -4,24 +4,30 @@ Agents speak each 30 s, in simulated time; then some fall silent, each somewhere
 The detector scans each 10 s. An agent's delay is the simulated time from its last word to the scan
 that finds it, and the real time from the beginning of that scan to the return of the outbox for
 its event. In between stand the intents of presence, the states of silences and groups, and the
-outbox, all in memory or all in one Redis, which is what a server has that is set to it. An agent is
-down after 90 s at the earliest, so that the best that can be is 90 s to 100 s.
+outbox: all in memory, all in files, or all in one Redis, which is what a server has that is set to
+it. An agent is down after 90 s at the earliest, so that the best that can be is 90 s to 100 s.
 
-Two numbers of agents fall silent: 1,000 spread over 40 companies, and one company whole.
+Some fall silent, 1,000 spread over 40 companies or one company whole; or the whole fleet does, as
+when a network is cut: of 40 companies, or of one that has all the agents. A scan that takes long
+must leave the loop to others, so it is told for how long the loop was held at once, in seconds of
+its thread's processor: so long may a batch at the door have to wait besides.
 """
 
 import asyncio
+import contextlib
 import random
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
 
 import attrs
 from _harness import Options, Row, Times, main
 
-from ahcollector.alerts import AlertStateStore, MemoryAlertStateStore
+from ahcollector.alerts import AlertStateStore, FileAlertStateStore, MemoryAlertStateStore
 from ahcollector.alerts.redis import RedisAlertStateStore
 from ahcollector.detector import AgentEventStage, Detector
-from ahcollector.outbox import MemoryOutbox, Outbox, OutboxBounds
+from ahcollector.outbox import FileOutbox, MemoryOutbox, Outbox, OutboxBounds
 from ahcollector.outbox.redis import RedisOutbox
 from ahcollector.presence import AgentRef, MemoryPresence, Presence
 from ahcollector.presence.redis import RedisPresence
@@ -61,10 +67,39 @@ class TimedOutbox:
 
 @attrs.frozen(kw_only=True)
 class Found:
-    """What a run came to: delays of those who fell silent, and seconds of the scans."""
+    """What a run came to: delays of those who fell silent, and seconds of the scans.
+
+    `holds` are those for which the loop was held at once while there were scans.
+    """
 
     delays: Sequence[float]
     scans: Times
+    holds: Times
+
+
+class Holds:
+    """Looks at each turn of the loop how long the last one took its thread's processor."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = [0.0]
+
+    @contextlib.asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Look while this goes on."""
+        task = asyncio.create_task(self._look())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _look(self) -> None:
+        before = time.thread_time()
+        while True:
+            # Not at each turn, or looking would be all that there is to see.
+            await asyncio.sleep(0.001)
+            now = time.thread_time()
+            self.seconds.append(now - before)
+            before = now
 
 
 class Fleet:
@@ -77,9 +112,10 @@ class Fleet:
         store: AlertStateStore,
         outbox: Outbox,
         clock: FakeClock,
+        companies: int = COMPANIES,
     ) -> None:
         self.refs = [
-            AgentRef(agent_id=f"a{n:06}", company_id=f"c{n % COMPANIES}", server_id=f"s{n}")
+            AgentRef(agent_id=f"a{n:06}", company_id=f"c{n % companies}", server_id=f"s{n}")
             for n in range(count)
         ]
         # Each company's agents are spread over the interval.
@@ -110,6 +146,7 @@ class Fleet:
         """Let seconds pass; return the delays of those who were found in them."""
         scans: list[float] = []
         delays: list[float] = []
+        holds = Holds()
         for _ in range(seconds):
             self.clock.advance(1.0)
             now = self.clock.time()
@@ -119,12 +156,13 @@ class Fleet:
             if int(now) % int(SCAN) == 0:
                 self.outbox.taken.clear()
                 began = time.perf_counter()
-                await self.detector.scan()
+                async with holds.watched():
+                    await self.detector.scan()
                 scans.append(time.perf_counter() - began)
                 delays += [
                     now - self.heard[agent] + at - began for agent, at in self.outbox.taken.items()
                 ]
-        return Found(delays=delays, scans=Times(values=scans))
+        return Found(delays=delays, scans=Times(values=scans), holds=Times(values=holds.seconds))
 
     async def touch(self, numbers: list[int], now: float) -> None:
         """These speak, in tasks as at the door."""
@@ -141,34 +179,82 @@ class Fleet:
                 tasks.create_task(work(numbers[number::TASKS]))
 
 
-async def found(fleet: Fleet, silent: frozenset[int]) -> Found:
+async def nothing() -> None:
+    """Do nothing."""
+
+
+async def found(
+    fleet: Fleet,
+    silent: frozenset[int],
+    settled: Callable[[], Awaitable[None]] = nothing,
+) -> Found:
     """Warm up, then let these fall silent."""
     await fleet.live(180, frozenset())
+    await settled()
     result = await fleet.live(150, silent)
     if len(result.delays) != len(silent) or min(result.delays) <= THRESHOLD:
         raise RuntimeError(f"{len(result.delays)} of {len(silent)} were found, or too early")
     return result
 
 
-def groups_of_silent(count: int) -> dict[str, frozenset[int]]:
-    """Who falls silent, by what it is called."""
+@attrs.frozen(kw_only=True)
+class Silence:
+    """Who falls silent: what it is called, the numbers of agents, and how many companies it has."""
+
+    name: str
+    silent: frozenset[int]
+    companies: int = COMPANIES
+
+
+def some_of(count: int) -> list[Silence]:
+    """Return the silences of an ordinary day."""
     spread = frozenset(random.Random(2).sample(range(count), min(SILENT, count // 10)))
-    return {
-        f"{len(spread):,} spread over {COMPANIES} companies": spread,
-        f"one company of {count // COMPANIES:,}": frozenset(range(0, count, COMPANIES)),
-    }
+    return [
+        Silence(name=f"{len(spread):,} spread over {COMPANIES} companies", silent=spread),
+        Silence(
+            name=f"one company of {count // COMPANIES:,}",
+            silent=frozenset(range(0, count, COMPANIES)),
+        ),
+    ]
 
 
-async def in_memory(count: int, silent: frozenset[int]) -> Found:
+def all_of(count: int) -> list[Silence]:
+    """Return the silences of a whole fleet."""
+    everybody = frozenset(range(count))
+    return [
+        Silence(name=f"all, of {COMPANIES} companies", silent=everybody),
+        Silence(name="all, of one company", silent=everybody, companies=1),
+    ]
+
+
+async def in_memory(count: int, who: Silence) -> Found:
     """All of it in this process."""
     clock = FakeClock(1_800_000_000.0)
     ids = UUID7Generator(clock, random.Random(3))
     presence = MemoryPresence(event_ids=ids.next)
     outbox = MemoryOutbox(bounds=OutboxBounds())
-    return await found(Fleet(count, presence, MemoryAlertStateStore(), outbox, clock), silent)
+    store = MemoryAlertStateStore()
+    return await found(Fleet(count, presence, store, outbox, clock, who.companies), who.silent)
 
 
-async def in_redis(port: int, count: int, silent: frozenset[int], prefix: str) -> Found:
+async def in_files(count: int, who: Silence) -> Found:
+    """All of it in files of one directory, and presence saved once before the silence."""
+    clock = FakeClock(1_800_000_000.0)
+    ids = UUID7Generator(clock, random.Random(3))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        presence = await MemoryPresence.open(folder / "presence.jsonl", event_ids=ids.next)
+        outbox = await FileOutbox.open(folder / "outbox", now=clock.time())
+        store = await FileAlertStateStore.open(folder / "states")
+        fleet = Fleet(count, presence, store, outbox, clock, who.companies)
+        try:
+            return await found(fleet, who.silent, settled=presence.save)
+        finally:
+            await outbox.close()
+            await store.close()
+
+
+async def in_redis(port: int, count: int, who: Silence, prefix: str) -> Found:
     """All of it in one Redis."""
     clock = FakeClock(1_800_000_000.0)
     ids = UUID7Generator(clock, random.Random(3))
@@ -177,23 +263,25 @@ async def in_redis(port: int, count: int, silent: frozenset[int], prefix: str) -
     outbox = RedisOutbox(client=client)
     try:
         store = RedisAlertStateStore(client=client)
-        return await found(Fleet(count, presence, store, outbox, clock), silent)
+        return await found(Fleet(count, presence, store, outbox, clock, who.companies), who.silent)
     finally:
         await client.aclose()
 
 
-def row(where: str, count: int, who: str, result: Found) -> Row:
+def row(where: str, count: int, who: Silence, result: Found) -> Row:
     """The answer."""
     delays = sorted(result.delays)
     p99 = delays[min(len(delays) - 1, int(len(delays) * 0.99))]
     middle = delays[len(delays) // 2]
     longest_ms = max(result.scans.values) * 1000
     idle_ms = result.scans.median * 1000
+    held_ms = max(result.holds.values) * 1000
     return Row(
-        question=f"{count:,} agents in {where}, silent: {who}",
+        question=f"{count:,} agents in {where}, silent: {who.name}",
         measured=(
             f"the 99th of 100 after {p99:.2f} s, half after {middle:.1f} s; the longest scan "
-            f"{longest_ms:,.0f} ms, the middle one {idle_ms:.1f} ms"
+            f"{longest_ms:,.0f} ms, the middle one {idle_ms:.1f} ms; the loop was held for "
+            f"{held_ms:.0f} ms at most"
         ),
         value=round(p99, 2),
         limit=LIMIT_SECONDS,
@@ -206,6 +294,7 @@ def row(where: str, count: int, who: str, result: Found) -> Row:
             "min_seconds": round(delays[0], 3),
             "longest_scan_ms": round(longest_ms, 1),
             "median_scan_ms": round(idle_ms, 2),
+            "longest_hold_ms": round(held_ms, 1),
             "agents": count,
             "silent": len(delays),
         },
@@ -213,16 +302,17 @@ def row(where: str, count: int, who: str, result: Found) -> Row:
 
 
 def measure(options: Options) -> list[Row]:
-    """Memory, then Redis."""
+    """Memory, files, then Redis."""
     many = 4_000 if options.quick else MEMORY_AGENTS
     some = 1_000 if options.quick else REDIS_AGENTS
     rows = [
-        row("memory", many, who, asyncio.run(in_memory(many, silent)))
-        for who, silent in groups_of_silent(many).items()
+        row("memory", many, who, asyncio.run(in_memory(many, who)))
+        for who in some_of(many) + all_of(many)
     ]
+    rows += [row("files", many, who, asyncio.run(in_files(many, who))) for who in all_of(many)]
     with RedisServer() as server:
-        for number, (who, silent) in enumerate(groups_of_silent(some).items()):
-            result = asyncio.run(in_redis(server.port, some, silent, f"bench-{number}:"))
+        for number, who in enumerate(some_of(some) + all_of(some)):
+            result = asyncio.run(in_redis(server.port, some, who, f"bench-{number}:"))
             rows.append(row("Redis", some, who, result))
     return rows
 

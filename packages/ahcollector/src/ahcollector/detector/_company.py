@@ -293,7 +293,12 @@ class CompanyAgents:
         """
         entries = len(self._seqs) + len(self._silences) + len(members_of(self._group))
         if not (self._is_whole_due or self._pieces_kept + self._moved > _PIECES_MIN + entries):
-            yield AlertChange(seq=self._seq, pieces=dict(self._pieces()), intents=tuple(self.new))
+            pieces: dict[str, str | None] = {}
+            for number, (name, text) in enumerate(self._pieces(), 1):
+                pieces[name] = text
+                if number % _CHUNK == 0:
+                    yield None
+            yield AlertChange(seq=self._seq, pieces=pieces, intents=tuple(self.new))
             return
         oldest = int(now * 1000) - _SEQ_KEEP_MS
         self._seqs = {agent: seqs for agent, seqs in self._seqs.items() if seqs.told >= oldest}
@@ -302,8 +307,13 @@ class CompanyAgents:
             rows.append(member_text(*pair))
             if number % _CHUNK == _CHUNK - 1:
                 yield None
+        agents: list[str] = []
+        for number, (agent, seqs) in enumerate(self._seqs.items()):
+            agents.append(f"{dump(agent)}:[{seqs.taken},{seqs.told}]")
+            if number % _CHUNK == _CHUNK - 1:
+                yield None
         base = {
-            _AGENTS: dump({agent: [seqs.taken, seqs.told] for agent, seqs in self._seqs.items()}),
+            _AGENTS: f"{{{','.join(agents)}}}",
             _HEAD: head_text(self._group, self._settings),
             _MEMBERS: f"[{','.join(rows)}]",
             self._silences.name: dump(self._silences.snapshot()),

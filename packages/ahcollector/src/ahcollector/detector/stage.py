@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -34,6 +35,7 @@ from ahcollector.bus.base import SHARDS
 from ahcollector.clock import AsyncClock
 from ahcollector.detector._company import CompanyAgents
 from ahcollector.detector._step import Step
+from ahcollector.detector._together import together
 from ahcollector.detector._told import count, tell
 from ahcollector.detector.carrier import PAGE, Carried, Fetch
 from ahcollector.detector.turn import DetectorTurn
@@ -54,6 +56,7 @@ AGENTS_SHARD: Final = SHARDS
 
 _APPEND_MAX: Final = 500
 _RENEW_EVERY: Final = 50
+_AT_ONCE: Final = 8
 _GROUP_TYPES: Final = (EventType.GROUP_DOWN, EventType.GROUP_UP)
 
 
@@ -188,7 +191,7 @@ class AgentEventStage:
             if number % _RENEW_EVERY == 0 and not await self.is_mine():
                 return False
             if key.company_id not in self._companies:
-                await self._claim(key.company_id, step)
+                await self._claim(step, key.company_id)
         self._is_listed = not step.failed
         await self._finish(self._companies.values(), step)
         return not step.failed
@@ -216,8 +219,8 @@ class AgentEventStage:
         groups: dict[str, list[Transition]] = {}
         for transition in page:
             groups.setdefault(transition.agent.company_id, []).append(transition)
-        for company_id in groups.keys() - self._companies.keys():
-            await self._claim(company_id, step)
+        new = sorted(groups.keys() - self._companies.keys())
+        await together(partial(self._claim, step), new, at_once=_AT_ONCE)
         found = {name: company for name, company in self._companies.items() if name in groups}
         for company_id, company in found.items():
             # What was decided before must be out, or more and more would wait here.
@@ -273,11 +276,13 @@ class AgentEventStage:
 
     async def _finish(self, companies: Iterable[CompanyAgents], step: Step) -> None:
         """Store what was decided, and put in the outbox what is stored."""
-        for company in list(companies):
-            if company.is_dirty and company.company_id not in step.failed:
-                await self._commit(company, step)
-                # A store in memory waits for nothing, and a page may be of many companies.
-                await anyio.lowlevel.checkpoint()
+        dirty = [
+            company
+            for company in companies
+            if company.is_dirty and company.company_id not in step.failed
+        ]
+        # Each is a write of its own, which waits for the disk or for Redis.
+        await together(partial(self._commit, step), dirty, at_once=_AT_ONCE)
         told = [company for company in companies if company.waiting]
         events = [
             event
@@ -287,14 +292,14 @@ class AgentEventStage:
         ]
         if not await self._append(events, told):
             step.failed.update(company.company_id for company in told if not company.is_told)
-        for company in told:
-            if company.appended:
-                await self._forget_told(company)
+        appended = [company for company in told if company.appended]
+        await together(self._forget_told, appended, at_once=_AT_ONCE)
 
-    async def _commit(self, company: CompanyAgents, step: Step) -> None:
+    async def _commit(self, step: Step, company: CompanyAgents) -> None:
         for change in company.changes(step.now):
+            # Between pieces of the change, and between companies where the store waits for nothing.
+            await anyio.lowlevel.checkpoint()
             if change is None:
-                await anyio.lowlevel.checkpoint()
                 continue
             try:
                 await self._store.commit(_key(company.company_id), company.epoch, change)
@@ -333,7 +338,7 @@ class AgentEventStage:
         else:
             company.told(ids)
 
-    async def _claim(self, company_id: str, step: Step) -> None:
+    async def _claim(self, step: Step, company_id: str) -> None:
         company = CompanyAgents(
             company_id,
             defaults=self._defaults(company_id),
