@@ -44,6 +44,7 @@ PUBLIC = {
         "SilenceStage",
         "SilencesInForce",
         "Stage",
+        "StoreGlance",
         "UnitKey",
         "rules_in_force",
         "silences_in_force",

@@ -276,10 +276,21 @@ RULES_POINTS_DROPPED = _counter(
     "events_waiting.",
     "reason",
 )
+RULES_STATES_LOST = _counter(
+    "ahc_rules_states_lost_total",
+    "Redis forgot the states of alerts while this process ran.",
+)
+RULES_UNITS_FORGOTTEN = _counter(
+    "ahc_rules_units_forgotten_total",
+    "Units (a company in a shard) that their store had forgotten and this process had in memory, "
+    "by outcome: given_back, or lost (another process began them anew: their open alerts open "
+    "again).",
+    "outcome",
+)
 RULES_STATE_FAILURES = _counter(
     "ahc_rules_state_failures_total",
-    "The store of the states of alerts and agents gave no answer, by call: units, claim, commit, "
-    "told, remove or turn; or damaged (what it had could not be read).",
+    "The store of the states of alerts and agents gave no answer, by call: units, look, claim, "
+    "commit, told, remove or turn; or damaged (what it had could not be read).",
     "call",
 )
 

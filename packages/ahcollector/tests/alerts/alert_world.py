@@ -2,6 +2,7 @@
 
 import json
 import random
+from functools import partial
 
 from lit_fuse import Crash, Fuse, InjectedError, Wired
 
@@ -132,12 +133,34 @@ class World:
         ]
 
     def metric(self, line):
-        found = [
-            text.rpartition(" ")[2]
-            for text in self.metrics.exposition().decode().splitlines()
-            if text.startswith(f"{line} ")
-        ]
-        return float(found[0]) if found else None
+        return value_of(self.metrics, line)
+
+
+def owner(world, tenures):
+    """Another process over the same store and outbox, with shards and what it has each by."""
+    metrics = PrometheusMetrics()
+    metrics.value = partial(value_of, metrics)
+    return AlertEngine(
+        rules=lambda: world.rules,
+        silences=lambda: world.silences,
+        store=world.store,
+        outbox=world.outbox,
+        clock=world.clock,
+        event_ids=world.ids.next,
+        tenures=lambda: tenures,
+        settings=world.settings,
+        metrics=metrics,
+    )
+
+
+def value_of(metrics, line):
+    """The value of a line of the exposition; None: it is not there."""
+    found = [
+        text.rpartition(" ")[2]
+        for text in metrics.exposition().decode().splitlines()
+        if text.startswith(f"{line} ")
+    ]
+    return float(found[0]) if found else None
 
 
 __all__ = [
@@ -150,6 +173,8 @@ __all__ = [
     "World",
     "batch",
     "moment",
+    "owner",
     "rule",
     "silence",
+    "value_of",
 ]

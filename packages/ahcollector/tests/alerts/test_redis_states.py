@@ -1,9 +1,10 @@
 """The states of alerts in a real Redis: killed, a reply lost, damaged by others."""
 
 import pytest
-from alert_world import World, batch, rule
+from alert_world import World, batch, owner, rule
 
 from ahcollector.alerts import AlertChange, RulePuller, UnitKey
+from ahcollector.bus import shard_for
 from ahcollector.errors import AlertStateError, TemporaryStoreError
 from ahcollector.testing import FakeClock, FakeHub
 from ahcollector.testing._contracts.alerts import _event
@@ -143,3 +144,56 @@ async def test_rules_that_one_process_pulled_are_there_for_all(client):
     await client.call("HSET", client.key("rules:kept:rules"), "a", "b")
     with pytest.raises(AlertStateError, match="the hub's last rules"):
         await kept.load("rules")
+
+
+@pytest.mark.fault
+async def test_redis_that_was_emptied_with_the_leases_in_it_opens_nothing_twice(
+    client_of, private_redis
+):
+    """C18: FLUSHALL under two engines; who has a unit in memory gives it back, or it is counted."""
+    from ahcollector.alerts.redis import RedisAlertStateStore
+
+    emptied = client_of(private_redis.port)
+    world = World(rule(), store=RedisAlertStateStore(client=emptied))
+    shards = {shard_for(server): "1" for server in ("web-1", "web-2", "web-3", "web-4")}
+    mine, theirs = dict(shards), {}
+    first, second = owner(world, mine), owner(world, theirs)
+    servers = ["web-1", "web-2", "web-3", "web-4"]
+    await first.observed([batch(1, 60, server=server) for server in servers])
+    await first.tick()
+    await second.tick()
+    await emptied.call("FLUSHALL")
+    mine.clear()
+    await first.tick()
+    lost = shard_for("web-4")
+    assert len({*map(shard_for, servers)}) == 4
+    mine.update({shard: "2" for shard in shards if shard != lost})
+    theirs[lost] = "1"
+    await second.observed([batch(2, 60, server="web-4")])
+    for _ in range(2):
+        await first.tick()
+        await second.tick()
+    await first.observed([batch(3, 40, server=server) for server in servers[:3]])
+    await second.observed([batch(3, 40, server="web-4")])
+    told = {server: [] for server in servers}
+    for event in await world.events():
+        told[event.server_id].append(event.type.value.partition(".")[2])
+    assert told == {
+        **{server: ["opened", "resolved"] for server in servers[:3]},
+        "web-4": ["opened", "opened", "resolved"],
+    }
+    value = first._metrics.value
+    assert value("ahc_rules_states_lost_total") == 1
+    assert value('ahc_rules_units_forgotten_total{outcome="given_back"}') == 3
+    assert value('ahc_rules_units_forgotten_total{outcome="lost"}') == 1
+    assert second._metrics.value("ahc_rules_states_lost_total") == 1
+    await emptied.aclose()
+
+
+async def test_epoch_of_a_unit_comes_never_twice_though_redis_forgot_it(client, store):
+    first = (await store.claim(KEY)).epoch
+    await client.call("DEL", client.key("rules:state:3:acme"))
+    assert (await store.claim(KEY)).epoch > first
+    await client.call("HSET", client.key("rules:state:3:acme"), "epoch", "x")
+    with pytest.raises(AlertStateError, match="an epoch in Redis is no number"):
+        await store.look([KEY])

@@ -4,9 +4,9 @@ import logging
 
 import anyio
 import pytest
-from alert_world import START, World, batch, rule, silence
+from alert_world import START, World, batch, owner, rule, silence
 
-from ahcollector.alerts import AlertEngine, AlertSettings, MemoryAlertStateStore
+from ahcollector.alerts import AlertSettings, MemoryAlertStateStore
 from ahcollector.bus import shard_for
 from ahcollector.bus.base import SHARDS
 from ahcollector.errors import AlertStateError, OutboxError, TemporaryStoreError
@@ -150,20 +150,6 @@ async def test_seq_rises_though_the_clock_went_back_between_two_processes():
 # --- two processes
 
 
-def owner(world, tenures):
-    """Another process over the same store and outbox, with shards and what it has each by."""
-    return AlertEngine(
-        rules=lambda: world.rules,
-        silences=lambda: world.silences,
-        store=world.store,
-        outbox=world.outbox,
-        clock=world.clock,
-        event_ids=world.ids.next,
-        tenures=lambda: tenures,
-        settings=world.settings,
-    )
-
-
 async def test_new_owner_of_a_shard_goes_on_where_the_old_one_was():
     """What the old one counted is handed over with the shard."""
     world = World(patient())
@@ -175,8 +161,9 @@ async def test_new_owner_of_a_shard_goes_on_where_the_old_one_was():
     theirs.update(mine)
     mine.clear()
     await first.tick()
-    assert first._slots == {}
     await second.observed([batch(20, 60)])
+    await first.tick()
+    assert first._slots == {}
     await second.observed([batch(30, 60)])
     (opened,) = await world.events()
     assert opened.occurred_at.timestamp() == START + 30

@@ -11,7 +11,7 @@ from ahcollector.alerts._in_force import (
     rules_in_force,
     silences_in_force,
 )
-from ahcollector.alerts.base import AlertChange, AlertImage, AlertStateStore, UnitKey
+from ahcollector.alerts.base import AlertChange, AlertImage, AlertStateStore, StoreGlance, UnitKey
 from ahcollector.alerts.engine import AlertEngine
 from ahcollector.alerts.file import FileAlertStateStore
 from ahcollector.alerts.kept import FileKeptLists, KeptLists, MemoryKeptLists
@@ -43,6 +43,7 @@ __all__ = [
     "SilenceStage",
     "SilencesInForce",
     "Stage",
+    "StoreGlance",
     "UnitKey",
     "rules_in_force",
     "silences_in_force",

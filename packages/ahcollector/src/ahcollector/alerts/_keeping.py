@@ -26,7 +26,19 @@ _log = logging.getLogger("ahcollector.alerts")
 
 @attrs.define(eq=False)
 class Slot:
-    """A unit that this process has or wants, and who may work on it now."""
+    """A unit that this process has or wants, and who may work on it now.
+
+    Attributes:
+        lock: Held by who works on it.
+        unit: None before it was claimed.
+        tenure: Of the shard, when it was claimed last.
+        is_fenced: It must be claimed before anything is done to it.
+        failing_since: Since when its store gives no answer, by the steady clock.
+        saved_at: When the last whole snapshot was stored, by the steady clock.
+        left_at: Since when its shard is not this process' own, by the steady clock.
+        has_passed: Batches were acknowledged whose decisions are in memory only.
+        is_forgotten: Its store has forgotten everything since it was claimed.
+    """
 
     lock: anyio.Lock = attrs.field(factory=anyio.Lock)
     unit: AlertUnit | None = None
@@ -34,6 +46,16 @@ class Slot:
     is_fenced: bool = False
     failing_since: float | None = None
     saved_at: float = float("-inf")
+    left_at: float | None = None
+    has_passed: bool = False
+    is_forgotten: bool = False
+
+    @property
+    def undelivered(self) -> int:
+        """How many events this process has to bring on their way; stored ones are the owner's."""
+        if self.unit is None:
+            return 0
+        return self.unit.undelivered if self.left_at is None else len(self.unit.new)
 
 
 class Keeper:
@@ -65,13 +87,16 @@ class Keeper:
             raise
         if image.damaged:
             self._metrics.inc(names.RULES_STATE_FAILURES, image.damaged, call="damaged")
+        is_given_back = False
         if slot.unit is not None and image.is_empty:
-            # The store has lost everything, and memory has not.
+            # The store has lost everything, and memory has not: it is stored again at once.
+            is_given_back = not slot.unit.is_empty
             slot.unit.adopt(image.epoch)
         elif slot.unit is not None and image.epoch == slot.unit.epoch + 1:
             # Nobody claimed it in between: memory has what is stored, and more.
             slot.unit.epoch = image.epoch
         else:
+            self.count_lost(key, slot)
             unit = AlertUnit(
                 key=key,
                 settings=self._settings.of(key.company_id),
@@ -83,8 +108,12 @@ class Keeper:
             if faults:
                 await self._tell_faults(key, unit, faults)
             slot.unit = unit
-        slot.is_fenced = False
+        slot.is_fenced = slot.is_forgotten = False
+        slot.left_at = None
         slot.saved_at = self._clock.monotonic()
+        if is_given_back:
+            slot.saved_at = float("-inf")
+            self._tell_given_back(key)
         return slot.unit
 
     async def save(self, key: UnitKey, slot: Slot, unit: AlertUnit, *, whole: bool) -> None:
@@ -104,6 +133,7 @@ class Keeper:
             self._metrics.inc(names.RULES_STATE_FAILURES, call="commit")
             raise
         unit.stored(change)
+        slot.has_passed = False
         if base is not None:
             slot.saved_at = self._clock.monotonic()
 
@@ -133,6 +163,31 @@ class Keeper:
         )
         await self._store.set_aside(key, unit.epoch)
         unit.is_whole_due = True
+
+    def count_lost(self, key: UnitKey, slot: Slot) -> None:
+        """Count what a unit that goes from memory decided, where its batches do not come again."""
+        unit = slot.unit
+        if unit is None or not slot.has_passed or not unit.new:
+            return
+        slot.has_passed = False
+        for event in unit.new:
+            self._lose(event.type)
+        _log.error(
+            "events of rules are lost: they were decided while the store of the states of alerts "
+            "gave no answer, and another process owns their alerts now",
+            extra={
+                "company_id": key.company_id,
+                "shard": key.shard,
+                "events": len(unit.new),
+            },
+        )
+
+    def _tell_given_back(self, key: UnitKey) -> None:
+        self._metrics.inc(names.RULES_UNITS_FORGOTTEN, outcome="given_back")
+        _log.warning(
+            "the states of alerts that their store had forgotten are given to it again from memory",
+            extra={"company_id": key.company_id, "shard": key.shard},
+        )
 
     def _lose(self, kind: EventType) -> None:
         self._metrics.inc(names.EVENTS_LOST, type=kind.value)

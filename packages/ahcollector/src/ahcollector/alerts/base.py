@@ -8,6 +8,8 @@ The law that every `AlertStateStore` keeps:
 * `commit` is one step: what it carries is kept whole, or nothing of it. It may be repeated.
 * `claim` makes its caller the owner. What an owner before it commits afterwards is refused, and
   changes nothing; so a process that was asleep while its shard was taken over moves no state.
+  Each claim's epoch is above all before it; of a store that has forgotten everything, as far as its
+  clock goes on.
 * An *intent* is an event that was decided. It is kept with the state that decided it, under the id
   and the seq it was given then, until `told` takes it away; `claim` hands intents out in the order
   of their seq. So whoever owns the unit next goes on with the same events.
@@ -26,7 +28,7 @@ import attrs
 from ahcollector.errors import FencedAlertStateError
 from ahwire import Event
 
-__all__ = ["AlertChange", "AlertImage", "AlertStateStore", "UnitKey", "taken_over"]
+__all__ = ["AlertChange", "AlertImage", "AlertStateStore", "StoreGlance", "UnitKey", "taken_over"]
 
 
 @attrs.frozen(kw_only=True, order=True)
@@ -77,6 +79,19 @@ class AlertImage:
 
 
 @attrs.frozen(kw_only=True)
+class StoreGlance:
+    """What a store says of itself and of units, without moving anything.
+
+    Attributes:
+        birth: Another one than before: the store has forgotten everything in between.
+        epochs: Of the units that were asked for, those that it knows.
+    """
+
+    birth: str
+    epochs: Mapping[UnitKey, int] = attrs.field(factory=dict, hash=False)
+
+
+@attrs.frozen(kw_only=True)
 class AlertChange:
     """What is committed in one step.
 
@@ -119,6 +134,10 @@ class AlertStateStore(Protocol):
 
     async def units(self, shards: Collection[int]) -> list[UnitKey]:
         """Return the units of these shards of which something is kept, in order."""
+        ...
+
+    async def look(self, keys: Collection[UnitKey]) -> StoreGlance:
+        """Return the epochs of units, and whether this is still the store of before."""
         ...
 
     async def claim(self, key: UnitKey) -> AlertImage:

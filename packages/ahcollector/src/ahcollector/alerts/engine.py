@@ -17,6 +17,7 @@ from ahcollector.alerts._delivery import Delivery
 from ahcollector.alerts._in_force import RulesInForce, SilencesInForce
 from ahcollector.alerts._keeping import Keeper, Slot
 from ahcollector.alerts._leaving import Leaving
+from ahcollector.alerts._left import LeftUnits
 from ahcollector.alerts._unit import AlertUnit
 from ahcollector.alerts.base import AlertStateStore, UnitKey
 from ahcollector.alerts.settings import AlertSettings
@@ -118,6 +119,13 @@ class AlertEngine:
             settings=self._settings,
             metrics=self._metrics,
         )
+        self._left = LeftUnits(
+            store=store,
+            keeper=self._keeper,
+            clock=clock,
+            settings=self._settings,
+            metrics=self._metrics,
+        )
         self._leaving = Leaving(sieve=sieve, clock=clock, metrics=self._metrics)
         self._delivery = Delivery(store=store, outbox=outbox, clock=clock, metrics=self._metrics)
         self._slots: dict[UnitKey, Slot] = {}
@@ -180,6 +188,8 @@ class AlertEngine:
             ) from error
         if slot.unit is None:
             self._drop("state_unavailable", group)
+        else:
+            slot.has_passed = True
 
     # --- by the clock
 
@@ -199,6 +209,7 @@ class AlertEngine:
         is_well = await self._look_for_units(owned)
         try:
             await self._leaving.look()
+            await self._left.look(self._slots)
         except AlertStateError as error:
             is_well = False
             self._tell_trouble(None, error)
@@ -210,10 +221,11 @@ class AlertEngine:
                     if key.shard in owned:
                         await self._tick(key, slot)
                     else:
-                        await self._leave(key, slot)
+                        await self._left.leave(key, slot)
                 except AlertStateError as error:
                     self._tell_trouble(key, error)
             await anyio.lowlevel.checkpoint()
+        self._left.bound(self._slots)
         if is_well and all(slot.failing_since is None for slot in self._slots.values()):
             self._trouble.is_over()
 
@@ -304,15 +316,6 @@ class AlertEngine:
         if is_of_no_use and await self._keeper.removed(key, slot, unit):
             del self._slots[key]
 
-    async def _leave(self, key: UnitKey, slot: Slot) -> None:
-        """Let a unit go whose shard is another's now, with its newest counters if they may be."""
-        del self._slots[key]
-        if slot.unit is not None and slot.unit.is_moved and not slot.is_fenced:
-            try:
-                await self._keeper.save(key, slot, slot.unit, whole=True)
-            except FencedAlertStateError:
-                return  # the new owner was quicker
-
     # --- one step of a unit
 
     async def _work(
@@ -378,9 +381,8 @@ class AlertEngine:
         self._metrics.inc(names.RULES_POINTS_DROPPED, points, reason=reason)
 
     def _undelivered(self) -> float:
-        units = [slot.unit for slot in self._slots.values() if slot.unit is not None]
-        return float(sum(unit.undelivered for unit in units))
+        return float(sum(slot.undelivered for slot in self._slots.values()))
 
     def _series(self) -> float:
-        units = [slot.unit for slot in self._slots.values() if slot.unit is not None]
-        return float(sum(unit.series_count for unit in units))
+        mine = [slot.unit for slot in self._slots.values() if slot.left_at is None]
+        return float(sum(unit.series_count for unit in mine if unit is not None))

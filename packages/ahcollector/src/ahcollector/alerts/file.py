@@ -27,7 +27,7 @@ import attrs
 
 from ahcollector._sealed import read_sealed, replace_file, seal, set_aside
 from ahcollector._sealedlog import SealedLog
-from ahcollector.alerts.base import AlertChange, AlertImage, UnitKey, taken_over
+from ahcollector.alerts.base import AlertChange, AlertImage, StoreGlance, UnitKey, taken_over
 from ahcollector.errors import AlertStateError
 from ahwire import DecodeError, Event
 
@@ -166,6 +166,11 @@ class FileAlertStateStore:
     async def units(self, shards: Collection[int]) -> list[UnitKey]:
         """Return the units that have a file."""
         return await self._disk(lambda: self._units(shards))
+
+    async def look(self, keys: Collection[UnitKey]) -> StoreGlance:
+        """Return the epochs of units; a directory that is held is never another one."""
+        known = {key: self._epochs[key] for key in keys if key in self._epochs}
+        return StoreGlance(birth=str(self._directory), epochs=known)
 
     async def claim(self, key: UnitKey) -> AlertImage:
         """Become the owner; what is damaged is set aside and logged."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
-from ahcollector.alerts.base import AlertChange, AlertImage, UnitKey, taken_over
+from ahcollector.alerts.base import AlertChange, AlertImage, StoreGlance, UnitKey, taken_over
 from ahwire import Event
 
 __all__ = ["MemoryAlertStateStore"]
@@ -33,6 +33,11 @@ class MemoryAlertStateStore:
     async def units(self, shards: Collection[int]) -> list[UnitKey]:
         """Return the units that were claimed."""
         return sorted(key for key in self._images if key.shard in shards)
+
+    async def look(self, keys: Collection[UnitKey]) -> StoreGlance:
+        """Return the epochs of units; what is in memory is never another store."""
+        known = {key: self._images[key].epoch for key in keys if key in self._images}
+        return StoreGlance(birth="memory", epochs=known)
 
     async def claim(self, key: UnitKey) -> AlertImage:
         """Become the owner."""

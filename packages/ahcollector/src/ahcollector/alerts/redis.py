@@ -5,22 +5,25 @@
 | `rules:state:{shard}:{co}` | hash | `epoch`, `seq`, `b:{part}` of a snapshot, `p:{name}` pieces |
 | `rules:tx:{shard}:{co}` | hash | event id → event: decided, and not in the outbox yet |
 | `rules:units:{shard}` | set | companies that have a state in the shard |
+| `rules:birth` | string | a random id: another one, or none, and Redis has forgotten everything |
 | `rules:aside:{shard}:{co}` | hash | a state that could not be read, as it was |
 | `rules:kept:{list}` | string | the hub's last rules, or silences |
 
-A commit is one script, which checks the owner's epoch. Parts of the snapshot and pieces are
-deflated: ``z`` and zlib's bytes.
+A commit is one script, which checks the owner's epoch. The first epoch of a unit is Redis' time in
+microseconds, so that none comes twice where Redis has forgotten the ones before. Parts of the
+snapshot and pieces are deflated: ``z`` and zlib's bytes.
 """
 
 from __future__ import annotations
 
 import logging
+import uuid
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ahcollector.alerts.base import AlertChange, AlertImage, UnitKey, taken_over
+from ahcollector.alerts.base import AlertChange, AlertImage, StoreGlance, UnitKey, taken_over
 from ahcollector.alerts.kept import decode_list, encode_list
 from ahcollector.errors import AlertStateError, RedisError
 from ahcollector.redis import RedisClient, Script
@@ -81,6 +84,27 @@ class RedisAlertStateStore:
             for shard, members in zip(wanted, replies, strict=True)
             for member in members
         )
+
+    async def look(self, keys: Collection[UnitKey]) -> StoreGlance:
+        """Return the epochs of units, and the id that is lost with all else."""
+        wanted = list(keys)
+        birth = self._client.key("rules:birth")
+        commands: list[list[str]] = [["SET", birth, uuid.uuid4().hex, "NX"], ["GET", birth]]
+        commands += [["HGET", self._keys(key)[0], "epoch"] for key in wanted]
+        with _translated("look at"):
+            _, found, *epochs = await self._client.pipeline(commands)
+        try:
+            known = {
+                key: int(epoch)
+                for key, epoch in zip(wanted, epochs, strict=True)
+                if epoch is not None
+            }
+        except ValueError as error:
+            raise AlertStateError(
+                f"states of alerts: an epoch in Redis is no number ({error}): let nothing else "
+                f"write to {self._client.key('rules:state:*')}"
+            ) from error
+        return StoreGlance(birth=found.decode(), epochs=known)
 
     async def claim(self, key: UnitKey) -> AlertImage:
         """Become the owner; what cannot be read is logged and counted."""

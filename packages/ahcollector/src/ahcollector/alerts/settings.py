@@ -37,6 +37,10 @@ class AlertSettings:
         waiting_max: Events of one unit that may wait for their store or the outbox. Beyond, its
             points are not judged, and counted, until some have left.
         held_max: Alerts of one unit that silences may hold back.
+        left_seconds: For so long a unit stays in memory whose shard is no longer this process' own
+            and that no other has claimed, in case its store forgets everything meanwhile.
+        left_units_max: So many of those stay; the ones that were left first go first.
+        left_series_max: So many series they have together.
         companies: What differs for single companies, in `CompanyAlerts`.
         patience_seconds: For so long a failure of the store of states holds back the samples that
             could not be judged; afterwards they are acknowledged all the same.
@@ -52,6 +56,9 @@ class AlertSettings:
     waiting_max: int = attrs.field(default=10_000, validator=validators.ge(1))
     held_max: int = attrs.field(default=10_000, validator=validators.ge(1))
     patience_seconds: float = attrs.field(default=60.0, validator=validators.ge(0))
+    left_seconds: float = attrs.field(default=900.0, validator=validators.gt(0))
+    left_units_max: int = attrs.field(default=1_000, validator=validators.ge(0))
+    left_series_max: int = attrs.field(default=100_000, validator=validators.ge(0))
     companies: Mapping[str, CompanyAlerts] = attrs.field(factory=dict)
 
     def of(self, company_id: str) -> AlertSettings:

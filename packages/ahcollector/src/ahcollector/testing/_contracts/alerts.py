@@ -185,3 +185,18 @@ class AlertStateContract:
             found = await again.claim(key)
             assert (found.seq, dict(found.pieces)) == (number, {"n": str(number)})
             assert [event.company_id for event in found.intents] == [key.company_id]
+
+    async def test_a_look_moves_nothing_and_tells_who_owns_what(self) -> None:
+        """The epoch of the newest claim, of those units that are known; the same birth always."""
+        store = await self.new()
+        other = attrs.evolve(_KEY, company_id="other")
+        before = await store.look([_KEY, other])
+        assert dict(before.epochs) == {}
+        epoch = (await store.claim(_KEY)).epoch
+        for _ in range(2):
+            glance = await store.look([_KEY, other])
+            assert (glance.birth, dict(glance.epochs)) == (before.birth, {_KEY: epoch})
+        await store.commit(_KEY, epoch, AlertChange(seq=1))
+        assert (await store.look([])).epochs == {}
+        newer = (await store.claim(_KEY)).epoch
+        assert (await store.look([_KEY])).epochs[_KEY] == newer
