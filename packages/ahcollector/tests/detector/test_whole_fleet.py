@@ -107,7 +107,7 @@ async def test_c18_any_call_between_two_pages_can_fail_and_the_list_still_comes(
         assert await world.presence.pending_count() == 0
         if is_out:
             break
-        at += 7
+        at += 13
     assert at > 20
 
 

@@ -16,6 +16,7 @@ from ahcollector._fences import is_fence
 from ahcollector.errors import FencedOutboxError, OutboxError
 from ahcollector.outbox.base import DeadLetter, OutboxEntry, OutboxStats
 from ahwire import Event
+from ahwire.limits import MAX_HUB_BYTES
 
 __all__ = [
     "DeadLetters",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _RECENT_IDS_MAX: Final = 1_000
+_PAGE_BYTES_MAX: Final = MAX_HUB_BYTES // 2
 
 
 @attrs.frozen(kw_only=True)
@@ -114,8 +116,15 @@ class Queue:
         return len(entries)
 
     def first(self, limit: int) -> list[OutboxEntry]:
-        """Return the oldest entries."""
-        return [entry for entry, _ in zip(self._entries.values(), range(limit), strict=False)]
+        """Return the oldest entries, no more than a request to the hub has room for."""
+        result: list[OutboxEntry] = []
+        size = 0
+        for event_id, entry in self._entries.items():
+            size += self._sizes[event_id]
+            if len(result) >= limit or (result and size > _PAGE_BYTES_MAX):
+                break
+            result.append(entry)
+        return result
 
     def held(self, event_ids: Iterable[str]) -> list[OutboxEntry]:
         """Return the entries of those ids that are in the queue, each once."""

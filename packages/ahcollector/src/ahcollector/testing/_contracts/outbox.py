@@ -9,7 +9,7 @@ from ahcollector.outbox import OutboxBounds
 from ahcollector.outbox.base import Outbox
 from ahcollector.testing._contracts._expect import expect
 from ahwire import Event, EventType
-from ahwire.limits import MAX_FENCE
+from ahwire.limits import MAX_FENCE, MAX_HUB_BYTES
 
 __all__ = ["OutboxContract", "event"]
 
@@ -229,6 +229,20 @@ class OutboxContract:
             assert await outbox.replay(None, T0) == 1
             assert await outbox.ack([first.event_id], None) == 1
         assert (await outbox.stats(T0)).depth == 0
+
+    async def test_a_page_has_room_in_a_request_to_the_hub(self) -> None:
+        """Also where each event is a long list; the first is there, however large it is."""
+        outbox = await self.new(OutboxBounds())
+        events = [event(number, text="x" * 150_000) for number in range(1, 101)]
+        for begin in range(0, 100, 20):
+            await outbox.append(events[begin : begin + 20], 1.0)
+        seen: list[str] = []
+        while page := await outbox.peek(200):
+            found = [entry.event for entry in page]
+            assert sum(len(each.to_json()) + 1 for each in found) < MAX_HUB_BYTES - 100
+            seen += [each.event_id for each in found]
+            await outbox.ack(seen, None)
+        assert seen == [each.event_id for each in events]
 
     async def test_dead_letters_are_bounded_by_bytes(self) -> None:
         """The oldest go."""
