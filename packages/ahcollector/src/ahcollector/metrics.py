@@ -8,50 +8,17 @@ host program's metrics and ours never meet. Durations are in seconds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-import attrs
-
 from ahcollector._extras import missing_extra
+from ahcollector._metric import Kind, Metric
+from ahcollector._metric import counter as _counter
+from ahcollector._metric import gauge as _gauge
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 __all__ = ["ALL_METRICS", "Kind", "Metric", "Metrics", "NullMetrics", "PrometheusMetrics"]
-
-
-class Kind(StrEnum):
-    """What may be done with a metric."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-@attrs.frozen(kw_only=True)
-class Metric:
-    """One metric as it is exported.
-
-    Attributes:
-        name: Full name; a counter's ends in ``_total``.
-        kind: Counter, gauge or histogram.
-        labels: Names of its labels, each given at every use.
-        help: One sentence for the operator.
-    """
-
-    name: str
-    kind: Kind
-    labels: tuple[str, ...] = ()
-    help: str
-
-
-def _counter(name: str, text: str, *labels: str) -> Metric:
-    return Metric(name=name, kind=Kind.COUNTER, labels=labels, help=text)
-
-
-def _gauge(name: str, text: str, *labels: str) -> Metric:
-    return Metric(name=name, kind=Kind.GAUGE, labels=labels, help=text)
 
 
 INGEST_REQUESTS = _counter(
@@ -175,6 +142,10 @@ TSDB_BATCHES_DROPPED = _counter(
     "Batches that were not stored, by reason: refused (by the store, for good) or unexpected (five "
     "times), both set aside as dead; or deleted (their server was deleted since they came).",
     "reason",
+)
+DEPARTURES_DROPPED = _counter(
+    "ahc_departures_dropped_total",
+    "Deletions that are remembered no more because there are too many of them.",
 )
 WORKER_DEAD_BATCHES_DROPPED = _counter(
     "ahc_worker_dead_batches_dropped_total",

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from ahcollector._sealedlog import SealedLog
 from ahcollector.departures import Departure, FileDepartures, Left, MemoryDepartures
 from ahcollector.errors import DeparturesError
+from ahcollector.metrics import PrometheusMetrics
 
 pytestmark = pytest.mark.anyio
 
@@ -107,9 +108,11 @@ def test_bounds_are_checked():
 
 
 async def test_what_the_bound_pushes_out_is_told(caplog):
-    memory = MemoryDepartures(departures_max=1, keep_seconds=10)
+    metrics = PrometheusMetrics()
+    memory = MemoryDepartures(departures_max=1, keep_seconds=10, metrics=metrics)
     await memory.note(of("s1"))
     await memory.note(of("s2", at=20.0))
     assert not caplog.records
     await memory.note(of("s3", at=21.0))
     assert "the oldest departure is forgotten" in caplog.text
+    assert metrics.registry.get_sample_value("ahc_departures_dropped_total") == 1

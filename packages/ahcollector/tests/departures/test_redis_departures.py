@@ -4,6 +4,7 @@ import pytest
 
 from ahcollector.departures import Departure
 from ahcollector.errors import DeparturesError
+from ahcollector.metrics import PrometheusMetrics
 
 pytestmark = [pytest.mark.service, pytest.mark.anyio]
 
@@ -57,9 +58,11 @@ async def test_bound_is_kept_a_hundred_at_a_time(client, departures, caplog):
 
     for number in range(250):
         await departures.note(of(f"s{number}", at=float(number)))
-    small = RedisDepartures(client=client, departures_max=10)
+    metrics = PrometheusMetrics()
+    small = RedisDepartures(client=client, departures_max=10, metrics=metrics)
     for number, left in ((250, 151), (251, 52), (252, 10)):
         await small.note(of(f"s{number}", at=float(number)))
         assert await client.call("HLEN", client.key("left", "at")) == left
         assert await client.call("ZCARD", client.key("left", "order")) == left
     assert "the oldest departure is forgotten" in caplog.text
+    assert metrics.registry.get_sample_value("ahc_departures_dropped_total") == 243

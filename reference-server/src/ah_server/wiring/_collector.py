@@ -162,7 +162,7 @@ async def _open_state(
         metrics=metrics,
         redis=redis,
         clock=clock,
-        departures=await departures_of(settings, redis),
+        departures=await departures_of(settings, metrics, redis),
     )
     return side, loops
 

@@ -7,6 +7,7 @@ from ahcollector.clock import AsyncClock
 from ahcollector.departures import Departures, FileDepartures, Sieve
 from ahcollector.departures.redis import RedisDepartures
 from ahcollector.errors import DeparturesError
+from ahcollector.metrics import PrometheusMetrics
 from ahcollector.redis import RedisClient
 from ahcollector.registry import Registry
 from ahwire.hub import AgentState
@@ -16,7 +17,9 @@ _KEEP_DAYS_MIN = 31.0
 _QUIET_SECONDS = 60.0
 
 
-async def departures_of(settings: ServerSettings, redis: RedisClient | None) -> Departures:
+async def departures_of(
+    settings: ServerSettings, metrics: PrometheusMetrics, redis: RedisClient | None
+) -> Departures:
     """What remembers who left, for as long as the registry remembers who was revoked.
 
     At least for a month: dead letters are kept for 30 days, and no bus holds a batch longer.
@@ -26,10 +29,10 @@ async def departures_of(settings: ServerSettings, redis: RedisClient | None) -> 
     """
     keep_seconds = max(_KEEP_DAYS_MIN, settings.registry.tombstone_ttl_days) * _DAY_SECONDS
     if redis is not None:
-        return RedisDepartures(client=redis, keep_seconds=keep_seconds)
+        return RedisDepartures(client=redis, keep_seconds=keep_seconds, metrics=metrics)
     try:
         return await FileDepartures.open(
-            settings.state_dir / "departures.log", keep_seconds=keep_seconds
+            settings.state_dir / "departures.log", keep_seconds=keep_seconds, metrics=metrics
         )
     except DeparturesError as error:
         raise StateDirectoryError(str(error)) from error

@@ -17,7 +17,7 @@ The law that every `Departures` keeps:
 * Instants only rise: an older departure, or the same again, changes nothing. A departure that keeps
   the series takes nothing from one that does not.
 * What is remembered of a company counts for each of its servers.
-* Bounded in age and number. The oldest go first.
+* Bounded in age and number. The oldest go first; those that were not too old are counted.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from collections.abc import Collection, Mapping
 from typing import Final, Protocol, TypeAlias
 
 import attrs
+
+from ahcollector import metrics as names
+from ahcollector.metrics import Metrics
 
 __all__ = [
     "DEPARTURES_MAX",
@@ -95,8 +98,9 @@ def later(one: Left | None, other: Left | None) -> Left | None:
     return Left(at_ms=max(one.at_ms, other.at_ms), series_at_ms=max(series, default=None))
 
 
-def tell_over(departures_max: int) -> None:
-    """Say in the log that the bound of their number has pushed the oldest out."""
+def tell_over(count: int, departures_max: int, metrics: Metrics) -> None:
+    """Count, and say in the log, that the bound of their number has pushed the oldest out."""
+    metrics.inc(names.DEPARTURES_DROPPED, count)
     _log.warning(
         "the oldest departure is forgotten, because so many are remembered: a batch that waited"
         " since would be stored again",

@@ -26,6 +26,7 @@ from ahcollector.departures.base import (
 )
 from ahcollector.departures.memory import MemoryDepartures
 from ahcollector.errors import DeparturesError
+from ahcollector.metrics import Metrics
 
 __all__ = ["FileDepartures"]
 
@@ -54,6 +55,7 @@ class FileDepartures:
         *,
         keep_seconds: float = KEEP_SECONDS,
         departures_max: int = DEPARTURES_MAX,
+        metrics: Metrics | None = None,
     ) -> FileDepartures:
         """Open the file; its directory is made, mode 0700, when it is missing.
 
@@ -61,11 +63,14 @@ class FileDepartures:
             path: The file.
             keep_seconds: How long a departure is remembered.
             departures_max: How many are.
+            metrics: Where those are counted that make room.
 
         Raises:
             DeparturesError: It cannot be read or written.
         """
-        known = MemoryDepartures(keep_seconds=keep_seconds, departures_max=departures_max)
+        known = MemoryDepartures(
+            keep_seconds=keep_seconds, departures_max=departures_max, metrics=metrics
+        )
         log = SealedLog(path)
         try:
             damaged = await anyio.to_thread.run_sync(_load, path, log, known)

@@ -14,6 +14,7 @@ from ahcollector.departures.base import (
     later,
     tell_over,
 )
+from ahcollector.metrics import Metrics, NullMetrics
 
 __all__ = ["MemoryDepartures"]
 
@@ -24,10 +25,15 @@ class MemoryDepartures:
     Args:
         keep_seconds: How long a departure is remembered.
         departures_max: How many are.
+        metrics: Where those are counted that make room.
     """
 
     def __init__(
-        self, *, keep_seconds: float = KEEP_SECONDS, departures_max: int = DEPARTURES_MAX
+        self,
+        *,
+        keep_seconds: float = KEEP_SECONDS,
+        departures_max: int = DEPARTURES_MAX,
+        metrics: Metrics | None = None,
     ) -> None:
         if departures_max < 1 or not keep_seconds > 0:
             raise ValueError(
@@ -36,6 +42,7 @@ class MemoryDepartures:
             )
         self._keep_ms = int(keep_seconds * 1000)
         self._departures_max = departures_max
+        self._metrics = metrics if metrics is not None else NullMetrics()
         self._left: OrderedDict[tuple[str, str | None], Left] = OrderedDict()
         self._noted = 0
 
@@ -83,7 +90,7 @@ class MemoryDepartures:
                 break
             self._left.popitem(last=False)
             if not is_old:
-                tell_over(self._departures_max)
+                tell_over(1, self._departures_max, self._metrics)
 
     def all(self) -> Iterator[tuple[str, str | None, Left]]:
         """Yield what is remembered, in the order in which it was noted."""

@@ -31,6 +31,7 @@ from ahcollector.departures.base import (
     tell_over,
 )
 from ahcollector.errors import DeparturesError, RedisError
+from ahcollector.metrics import Metrics, NullMetrics
 from ahcollector.redis import RedisClient, Script
 
 __all__ = ["RedisDepartures"]
@@ -57,6 +58,7 @@ class RedisDepartures:
         client: The way to Redis; it stays the caller's to close.
         keep_seconds: How long a departure is remembered.
         departures_max: How many are.
+        metrics: Where those are counted that make room.
     """
 
     def __init__(
@@ -65,10 +67,12 @@ class RedisDepartures:
         client: RedisClient,
         keep_seconds: float = KEEP_SECONDS,
         departures_max: int = DEPARTURES_MAX,
+        metrics: Metrics | None = None,
     ) -> None:
         self._client = client
         self._keep_ms = int(keep_seconds * 1000)
         self._departures_max = departures_max
+        self._metrics = metrics if metrics is not None else NullMetrics()
 
     async def note(self, departure: Departure) -> None:
         """Remember a departure, by one script."""
@@ -86,7 +90,7 @@ class RedisDepartures:
                 ],
             )
         if over:
-            tell_over(self._departures_max)
+            tell_over(int(over), self._departures_max, self._metrics)
 
     async def of(self, servers: Collection[ServerKey]) -> Mapping[ServerKey, Left]:
         """Return when servers left, by one command for each 500 of them."""

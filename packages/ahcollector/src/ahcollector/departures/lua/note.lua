@@ -20,12 +20,13 @@ local now = redis.call('TIME')
 redis.call('SET', KEYS[3], now[1] .. '.' .. now[2])
 -- A few at a time: Redis does nothing else meanwhile, and each note takes some away.
 local gone = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. ARGV[4], 'LIMIT', 0, 100)
-local over = redis.call('ZCARD', KEYS[2]) - #gone - tonumber(ARGV[5])
+local old = #gone
+local over = redis.call('ZCARD', KEYS[2]) - old - tonumber(ARGV[5])
 if over > 0 then
-  gone = redis.call('ZRANGE', KEYS[2], 0, math.min(#gone + over, 100) - 1)
+  gone = redis.call('ZRANGE', KEYS[2], 0, math.min(old + over, 100) - 1)
 end
 for _, field in ipairs(gone) do
   redis.call('HDEL', KEYS[1], field)
   redis.call('ZREM', KEYS[2], field)
 end
-return math.max(over, 0)
+return #gone - old
