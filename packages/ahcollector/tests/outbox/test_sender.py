@@ -6,6 +6,8 @@ import random
 import anyio
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ahcollector.errors import (
     FencedHubError,
@@ -133,6 +135,65 @@ async def test_the_hub_s_retry_after_is_waited_for():
     await world.append(1)
     world.hub.fails = TemporaryHubError("429", status=429, retry_after_seconds=120)
     assert (await world.sender.send_once()).wait_seconds >= 120
+
+
+@given(
+    asked=st.one_of(st.none(), st.floats(0, 1e12)),
+    longest=st.floats(1.0, 3600.0),
+    failures=st.integers(1, 12),
+)
+async def test_no_wait_is_longer_than_the_backoff_whatever_the_hub_asks_for(
+    asked, longest, failures
+):
+    world = World(backoff_max_seconds=longest)
+    await world.append(1)
+    world.hub.fails = TemporaryHubError("503", status=503, retry_after_seconds=asked)
+    for _ in range(failures):
+        wait = (await world.sender.send_once()).wait_seconds
+        assert min(asked or 0.0, longest) <= wait <= longest
+
+
+async def test_the_log_tells_how_long_events_wait_and_what_the_hub_asked_for(caplog):
+    """One line a row of failures, and one more where the hub asks for longer than it is given."""
+    caplog.set_level("INFO", "ahcollector.outbox")
+    world = World()
+    await world.append(1)
+    world.hub.fails = TemporaryHubError("503", status=503)
+    turn = await world.sender.send_once()
+    [line] = caplog.records
+    assert line.wait_seconds == pytest.approx(turn.wait_seconds, abs=0.1)
+    assert not hasattr(line, "asked_seconds")
+    world.hub.fails = TemporaryHubError("503", status=503, retry_after_seconds=3600.0)
+    for _ in range(3):
+        await world.sender.send_once()
+    [_, line] = caplog.records
+    assert (line.wait_seconds, line.asked_seconds) == (300.0, 3600.0)
+    assert line.error == (
+        "503; the hub asks for longer than outbox.backoff_max_seconds, it is asked again in 300 s"
+    )
+    world.hub.fails = None
+    await world.sender.send_once()
+    await world.append(2)
+    world.hub.fails = TemporaryHubError("503", status=503, retry_after_seconds=3600.0)
+    await world.sender.send_once()
+    await world.sender.send_once()
+    assert [one.getMessage() for one in caplog.records[2:]] == [
+        "the hub answers again",
+        "events wait in the outbox",
+    ]
+
+
+async def test_an_answer_that_tells_nothing_of_some_events_is_told_with_the_way_out(caplog):
+    world = World()
+    await world.append(1, 2, 3)
+    world.hub.forgets = {2, 3}
+    await world.sender.send_once()
+    [line] = caplog.records
+    assert line.kind == "incomplete"
+    assert line.error == (
+        f"the hub's answer names 1 of 3 events, and not {event(2).event_id}: the others are sent "
+        "again; see that the hub names each event of a request in accepted or rejected"
+    )
 
 
 async def test_an_answer_that_was_lost_is_asked_for_again_with_the_same_ids():

@@ -94,7 +94,7 @@ async def test_it_is_asked_for_before_each_request():
 
 
 @pytest.mark.parametrize("then", [None, 8])
-async def test_a_lease_that_was_lost_in_the_middle_of_a_turn_ends_it(then):
+async def test_a_lease_that_was_lost_in_the_middle_of_a_turn_ends_it(then, caplog):
     """The rest is for whoever has it now; nothing is sent with a fence that is not held."""
     world = World(7, 7, then)
     await world.append(1, 2, 3)
@@ -110,6 +110,14 @@ async def test_a_lease_that_was_lost_in_the_middle_of_a_turn_ends_it(then):
     assert (turn.sent, turn.dead) == (0, 0)
     assert await world.waiting() == [1, 2, 3]
     assert world.value(OUTBOX_SEND_FAILURES, kind="lease_lost") == 1
+    [line] = caplog.records
+    for words in (
+        "fence 7",
+        "whoever has it",
+        "1.5 times the hub's timeout",
+        "outbox.lease_seconds",
+    ):
+        assert words in line.error
 
 
 async def test_it_is_given_up_before_a_long_wait_and_at_the_end():

@@ -221,7 +221,11 @@ class OutboxSettings:
     )
     batch_max: int = setting(200, "events in one request", between=(1, 200))
     backoff_min_seconds: float = setting(1.0, "first wait after a failure", between=(0.1, 300))
-    backoff_max_seconds: float = setting(300.0, "longest wait after failures", between=(1, 3600))
+    backoff_max_seconds: float = setting(
+        300.0,
+        "longest wait after failures, also where the hub asks for more with Retry-After",
+        between=(1, 3600),
+    )
     retention_hours: float = setting(
         24.0,
         "age at which an event that the hub does not take becomes a dead letter",

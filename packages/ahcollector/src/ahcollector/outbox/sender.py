@@ -23,6 +23,14 @@ from ahcollector.errors import (
 )
 from ahcollector.hub.base import Hub
 from ahcollector.metrics import Metrics, NullMetrics
+from ahcollector.outbox._failing import (
+    INCOMPLETE,
+    SENSELESS,
+    FailedTurns,
+    TryLater,
+    incomplete,
+    lease_lost,
+)
 from ahcollector.outbox._odd import is_odd
 from ahcollector.outbox._retention import Retention
 from ahcollector.outbox.base import (
@@ -32,7 +40,7 @@ from ahcollector.outbox.base import (
     Outbox,
     SenderLease,
 )
-from ahwire import Backoff, Event
+from ahwire import Event
 from ahwire.clock import Rng
 from ahwire.hub import EventsReply
 from ahwire.limits import MAX_EVENTS_PER_REQUEST
@@ -41,8 +49,6 @@ __all__ = ["OutboxSender", "SendRound"]
 
 _REASON_CHARS_MAX: Final = 200
 _ODD_MAX: Final = 8
-_INCOMPLETE: Final = "incomplete"
-_SENSELESS: Final = "fence_senseless"
 _log = logging.getLogger("ahcollector.outbox")
 
 
@@ -59,15 +65,6 @@ class SendRound:
     sent: int = 0
     dead: int = 0
     wait_seconds: float
-
-
-class _TryLater(Exception):  # noqa: N818 - a signal inside this module, no fault
-    """The rest of this turn must wait."""
-
-    def __init__(self, kind: str, retry_after_seconds: float | None = None) -> None:
-        super().__init__(kind)
-        self.kind = kind
-        self.retry_after_seconds = retry_after_seconds
 
 
 class OutboxSender:
@@ -101,7 +98,7 @@ class OutboxSender:
         batch_max: Events a request, 1 to 200.
         poll_seconds: How often an empty outbox is looked at.
         backoff_min_seconds: First step of the backoff.
-        backoff_max_seconds: Largest step.
+        backoff_max_seconds: Largest step, and longest wait, also where the hub asks for more.
         retention_seconds: After this an event is no more worth sending.
         last_send_seconds: How long `run` may go on sending after it was cancelled.
         lease_idle_seconds: Longest wait after a failure for which the lease is kept.
@@ -138,7 +135,12 @@ class OutboxSender:
         self._metrics = metrics if metrics is not None else NullMetrics()
         self._batch_max = batch_max
         self._poll_seconds = poll_seconds
-        self._backoff = Backoff(backoff_min_seconds, backoff_max_seconds, rng)
+        self._failing = FailedTurns(
+            metrics=self._metrics,
+            rng=rng,
+            backoff_min_seconds=backoff_min_seconds,
+            backoff_max_seconds=backoff_max_seconds,
+        )
         self._retention = Retention(
             clock=clock,
             retention_seconds=retention_seconds,
@@ -148,7 +150,6 @@ class OutboxSender:
         self._lease_idle_seconds = lease_idle_seconds
         self._backoff_max_seconds = backoff_max_seconds
         self._rng = rng
-        self._failing = self._senseless = False
         self._pace_seconds = 0.0
         self._dead_dropped: int | None = None
 
@@ -171,23 +172,23 @@ class OutboxSender:
         self._retention.look()
         try:
             more = await self._turn_or_expire(counts)
-        except _TryLater as later:
-            return self._failed(counts, later.kind, later.retry_after_seconds, repr(later.kind))
+        except TryLater as later:
+            return self._failed(counts, later.kind, str(later))
         except TemporaryHubError as error:
-            return self._failed(counts, "temporary", error.retry_after_seconds, str(error))
+            return self._failed(counts, "temporary", str(error), error.retry_after_seconds)
         except FencedHubError as error:
             if error.is_senseless or not (error.newest is None or may_follow(error.newest)):
                 await self._drop_lease(None)
-                return self._failed(counts, _SENSELESS, None, str(error))
+                return self._failed(counts, SENSELESS, str(error))
             await self._drop_lease(error.newest)
-            return self._failed(counts, "fenced", None, str(error))
+            return self._failed(counts, "fenced", str(error))
         except FencedOutboxError as error:
             await self._drop_lease(error.newest)
-            return self._failed(counts, "fenced", None, str(error))
+            return self._failed(counts, "fenced", str(error))
         except OutboxError as error:
-            return self._failed(counts, "outbox", None, str(error))
+            return self._failed(counts, "outbox", str(error))
         if counts["sent"] or counts["dead"]:
-            self._backoff.reset()
+            self._failing.went_on()
         return SendRound(
             sent=counts["sent"], dead=counts["dead"], wait_seconds=self._wait_after_success(more)
         )
@@ -205,8 +206,8 @@ class OutboxSender:
         except TemporaryHubError:
             await self._expire(counts)
             raise
-        except _TryLater as later:
-            if later.kind == _INCOMPLETE:  # a lease that was lost says nothing of the hub
+        except TryLater as later:
+            if later.kind == INCOMPLETE:  # a lease that was lost says nothing of the hub
                 await self._expire(counts)
             raise
 
@@ -243,16 +244,14 @@ class OutboxSender:
                 raise
             await self._find_odd(events, fence, counts, error)
         depth = await self._tell_state(self._clock.time())
-        if self._failing:
-            self._failing = self._senseless = False
-            _log.info("the hub answers again", extra={"depth": depth})
+        if self._failing.are_over(depth):
             spread = self._backoff_max_seconds * self._batch_max / max(depth, 1)
             self._pace_seconds = min(self._poll_seconds, spread)
         return depth > 0
 
     async def _send(self, events: Sequence[Event], fence: int | None, counts: Counter[str]) -> None:
         if self._lease is not None and await self._lease.hold() != fence:
-            raise _TryLater("lease_lost")
+            raise lease_lost(fence)
         reply = await self._hub.send_events(events, fence)
         await self._settle(events, reply, fence, counts)
 
@@ -356,7 +355,7 @@ class OutboxSender:
             dead = await self._outbox.dead([rejected.event_id], reason, self._clock.time(), fence)
             self._count_dead(counts, REASON_REJECTED, dead)
         if told != ids:
-            raise _TryLater(_INCOMPLETE)
+            raise incomplete(events, told)
 
     def _count_dead(self, counts: Counter[str], reason: str, number: int) -> None:
         if number:
@@ -384,17 +383,7 @@ class OutboxSender:
             _log.warning("lease not given up", extra={"error": str(error)})
 
     def _failed(
-        self, counts: Counter[str], kind: str, retry_after_seconds: float | None, text: str
+        self, counts: Counter[str], kind: str, text: str, asked_seconds: float | None = None
     ) -> SendRound:
-        """Count a failed turn; one line tells of the first of a row, and of what needs a person."""
-        self._metrics.inc(names.OUTBOX_SEND_FAILURES, kind=kind)
-        is_new = not self._failing or (kind == _SENSELESS and not self._senseless)
-        if is_new:
-            level = logging.ERROR if kind == _SENSELESS else logging.WARNING
-            _log.log(level, "events wait in the outbox", extra={"kind": kind, "error": text})
-        self._failing, self._senseless = True, kind == _SENSELESS
-        return SendRound(
-            sent=counts["sent"],
-            dead=counts["dead"],
-            wait_seconds=self._backoff.next(retry_after_seconds),
-        )
+        wait = self._failing.failed(kind, text, asked_seconds)
+        return SendRound(sent=counts["sent"], dead=counts["dead"], wait_seconds=wait)
