@@ -6,11 +6,11 @@ hub fails before or after it was carried out, or the task is cancelled. As the b
 shows a batch again that was not acknowledged, and after a crash also some that were. What must hold
 at the end: the hub has the same events in the same order as without the fault, each under one id.
 
-`stored`: what is only counted (since when a condition holds, the newest value, the peak) is stored
-with every step, and then a crash changes nothing that a rule has judged; a point that came while
-there was no rule left nothing behind, so such points are not shown again. With the real 30 s a
-crash may cost a peak, and a point that came before a change of the rules may be judged by the new
-ones; every event of a rule without `for` is still there once.
+`stored`: what is only counted (the newest value, the peak) is stored with every step, and then a
+crash changes nothing that a rule has judged; a point that came while there was no rule left nothing
+behind, so such points are not shown again. With the real 30 s a crash may cost a peak, and a point
+that came before a change of the rules may be judged by the new ones; every event is still there
+once and at its time, also of rules with `for`, with `keep_firing` and over a window.
 """
 
 import asyncio
@@ -34,6 +34,9 @@ RULES = (rule("hot", reminder_seconds=25), rule("low", op="lt", threshold=45, me
 PATIENT = (
     rule("for", for_seconds=15, keep_firing_seconds=15, resolve_threshold=45),
     rule("mean", agg="avg", agg_seconds=30),
+    rule("least", agg="min", agg_seconds=20, keep_firing_seconds=10),
+    rule("most", agg="max", agg_seconds=30, for_seconds=10, threshold=80),
+    rule("all", agg="sum", agg_seconds=15, op="lt", threshold=130, metric="ah_level"),
 )
 
 
@@ -212,8 +215,9 @@ PATIENT_STORY = [
         (RULES, STEADY_STORY, {"stored": False}),
         (RULES, STEADY_STORY, {"stored": False, "settings": AlertSettings(flapping=None)}),
         (PATIENT, PATIENT_STORY, {"stored": True}),
+        (PATIENT, PATIENT_STORY, {"stored": False}),
     ],
-    ids=["all", "steady", "unflapped", "patient"],
+    ids=["all", "steady", "unflapped", "patient", "patient, 30 s"],
 )
 def test_every_single_step_can_go_wrong(kind, rules, steps, options, stride):
     """C18: process killed, call failed or task cancelled at every await: one event each."""
@@ -242,7 +246,11 @@ steady_steps = (
 )
 new_rules = st.builds(NewRules, st.sampled_from([None, 50.0, 70.0]))
 stories = st.one_of(
-    st.tuples(st.just(RULES), st.lists(st.one_of(*steady_steps), max_size=40), st.just(False)),
+    st.tuples(
+        st.sampled_from([RULES, PATIENT]),
+        st.lists(st.one_of(*steady_steps), max_size=40),
+        st.just(False),
+    ),
     st.tuples(
         st.sampled_from([RULES, PATIENT]),
         st.lists(st.one_of(*steady_steps, new_rules), max_size=40),

@@ -18,22 +18,23 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from ahcollector.alerts._in_force import RulesInForce, SilencesInForce
+from ahcollector.alerts._journal import Journal
+from ahcollector.alerts._known import KnownSeries
 from ahcollector.alerts._pace import STEP_WORK, Pace
+from ahcollector.alerts._reading import JOURNAL, read_image
+from ahcollector.alerts._returned import Returned
 from ahcollector.alerts._unjudged import UnjudgedLog
 from ahcollector.alerts.base import AlertChange, AlertImage, UnitKey
 from ahcollector.alerts.settings import AlertSettings
 from ahcollector.alerts.stages import FlapStage, Pipeline, SilenceStage, Stage
-from ahcollector.bus.base import SampleBatch, StoredSeries
+from ahcollector.bus.base import SampleBatch
 from ahrules import (
     Evaluator,
     EventDraft,
     EventKey,
-    Series,
-    SnapshotError,
     Transition,
     event_key,
 )
@@ -46,12 +47,10 @@ _log = logging.getLogger("ahcollector.alerts")
 _RULES: Final = "rules"
 _RETURNED: Final = "returned"
 _NOTHING: Final = "{}"
-_TENANT_LABELS: Final = frozenset({"__name__", "company_id", "server_id"})
 _CHUNK_SERIES: Final = 500
 _STEP_SERIES: Final = 100
 _LARGE: Final = 500
 _PIECES_MIN: Final = 20
-_RETURNED_MAX: Final = 10_000
 
 
 class AlertUnit:
@@ -97,8 +96,10 @@ class AlertUnit:
         self._pipeline = Pipeline(stages, self._mint)
         self._rules: RulesInForce | None = None
         self._metrics: AbstractSet[str] = frozenset()
-        self._series: dict[tuple[tuple[str, str], ...], Series] = {}
-        self._returned: dict[str, int] = {}
+        self._window_metrics: frozenset[str] = frozenset()
+        self._known = KnownSeries(settings.bounds.series_max)
+        self._journal = Journal()
+        self._returned = Returned()
         self._moved_series: dict[tuple[str, str], None] = {}
         self._moved_alerts: dict[EventKey, None] = {}
         self._seq = 0
@@ -138,6 +139,7 @@ class AlertUnit:
         company_id = self.key.company_id
         told = self._evaluator.set_rules(rules.of(company_id), now)
         self._rules, self._metrics = rules, rules.metrics(company_id)
+        self._window_metrics = self._evaluator.window_metrics
         self._unjudged = UnjudgedLog(self.key)
         # Pieces that are stored from now on are of these rules, and must not meet a base of others.
         self.is_whole_due = self.is_moved = True
@@ -158,9 +160,12 @@ class AlertUnit:
             if stored.labels[0][1] not in self._metrics:
                 continue
             self.is_moved = True
-            series = self._known(stored)
+            series = self._known.of(stored)
+            has_windows = series.name in self._window_metrics
             for at_ms, value in sorted(stored.points):
                 told = evaluator.observe(server_id, series, at_ms / 1000, value)
+                if has_windows:
+                    self._journal.note(evaluator, server_id, series, at_ms / 1000, value)
                 if told:
                     self._tell(told, now)
                     yield from self.flow()
@@ -207,31 +212,19 @@ class AlertUnit:
 
     def departed(self, server_id: str, at_ms: int, now: float) -> None:
         """Take away a server that left at `at_ms`, unless it is known to have come back since."""
-        if self._returned.get(server_id, -1) < at_ms:
+        if not self._returned.knows(server_id, at_ms):
             self.forget(server_id, now)
 
     def returned(self, server_id: str, at_ms: int, now: float) -> None:
         """Note that a server which left at `at_ms` sends again; what it was before ends first."""
-        if self._returned.get(server_id, -1) >= at_ms:
-            return
-        self.forget(server_id, now)
-        self._returned[server_id] = at_ms
-        while len(self._returned) > _RETURNED_MAX:
-            del self._returned[next(iter(self._returned))]
+        if not self._returned.knows(server_id, at_ms):
+            self.forget(server_id, now)
+            self._returned.note(server_id, at_ms)
 
     @property
     def servers(self) -> tuple[str, ...]:
         """The servers of which series are held."""
         return self._evaluator.servers
-
-    def _known(self, stored: StoredSeries) -> Series:
-        series = self._series.get(stored.labels)
-        if series is None:
-            if len(self._series) >= self._settings.bounds.series_max:
-                self._series.clear()  # a cache: whoever is still there comes again
-            labels = {name: text for name, text in stored.labels if name not in _TENANT_LABELS}
-            series = self._series[stored.labels] = Series(name=stored.labels[0][1], labels=labels)
-        return series
 
     def _tell(self, transitions: Iterable[Transition], now: float) -> None:
         self._now_ms = int(now * 1000)
@@ -265,8 +258,15 @@ class AlertUnit:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether a decision is not stored yet."""
-        return bool(self._coming or self.new or self._moved_series or self._moved_alerts)
+        """Whether a decision is not stored yet, or what the next ones hang on."""
+        self._note_moved()
+        return bool(
+            self._coming or self.new or self._moved_series or self._moved_alerts or self._journal
+        )
+
+    def _note_moved(self) -> None:
+        """Note which states moved, also those that told nothing: since when, and what of."""
+        self._moved_series.update(dict.fromkeys(self._evaluator.take_moved()))
 
     @property
     def undelivered(self) -> int:
@@ -291,18 +291,22 @@ class AlertUnit:
         Nothing may move the unit in between.
         """
         deque(self.flow(), maxlen=0)
+        self._note_moved()
         for chunk in self._evaluator.snapshot_chunks(_CHUNK_SERIES):
             yield _RULES, chunk.decode()
-        if self._returned:
-            yield _RETURNED, json.dumps(self._returned, separators=(",", ":"))
+        returned = self._returned.text()
+        if returned is not None:
+            yield _RETURNED, returned
         yield from self._pipeline.snapshot().items()
 
     def pieces(self) -> dict[str, str | None] | None:
         """Return what moved, by name; None when that needs a whole snapshot."""
         deque(self.flow(), maxlen=0)
+        self._note_moved()
         moved = len(self._moved_series)
+        is_whole_due = self.is_whole_due or self._journal.is_full
         # A piece names its rules again, and so costs as much as several series of a whole one.
-        if self.is_whole_due or (moved > _PIECES_MIN and moved * 8 > self.series_count):
+        if is_whole_due or (moved > _PIECES_MIN and moved * 8 > self.series_count):
             return None
         found: dict[str, str | None] = {}
         for server_id, series_key in self._moved_series:
@@ -313,6 +317,10 @@ class AlertUnit:
         for key in self._moved_alerts:
             # Also where nothing is kept any more: the snapshot before may still have it.
             found[_name("a", *key)] = self._pipeline.snapshot_alert(key) or _NOTHING
+        points = self._journal.piece()
+        if points is not None:
+            number, text = points
+            found[_name(JOURNAL, number)] = text
         return found
 
     def change(self, *, base: dict[str, str] | None, pieces: dict[str, str | None]) -> AlertChange:
@@ -326,6 +334,7 @@ class AlertUnit:
         self.new.clear()
         self._moved_series.clear()
         self._moved_alerts.clear()
+        self._journal.stored(whole=change.base is not None)
         if change.base is not None:
             self.is_moved = self.is_whole_due = False
 
@@ -350,31 +359,25 @@ class AlertUnit:
         """
         self.epoch, self._seq = image.epoch, image.seq
         self.waiting = {event.event_id: event for event in image.intents}
-        faults: list[str] = []
-        takes: dict[str, Callable[[str], None]] = {
-            _RULES: lambda text: self._evaluator.restore(text.encode()),
-            _RETURNED: self._restore_returned,
-            **self._pipeline.restorers(),
-        }
-        for part, text in image.base.items():
-            if part in takes:
-                _read(part, takes[part], text, faults)
-        for name, text in image.pieces.items():
-            _read(name, partial(self._restore_piece, name), text, faults)
+        faults = read_image(
+            image,
+            parts={
+                _RULES: lambda text: self._evaluator.restore(text.encode()),
+                _RETURNED: self._returned.restore,
+                **self._pipeline.restorers(),
+            },
+            pieces={
+                "s": lambda _, text: self._evaluator.merge(text.encode()),
+                "a": self._restore_alert,
+                JOURNAL: lambda name, text: self._journal.restore(name[0], text, self._evaluator),
+            },
+        )
         self.is_moved = True
         return faults
 
-    def _restore_returned(self, text: str) -> None:
-        found = json.loads(text).items()
-        self._returned = {str(server_id): int(at_ms) for server_id, at_ms in found}
-
-    def _restore_piece(self, name: str, text: str) -> None:
-        kind, *rest = json.loads(name)
-        if kind == "s":
-            self._evaluator.merge(text.encode())
-        else:
-            company, server, rule, series, agent, group = rest
-            self._pipeline.restore_alert((company, server, rule, series, agent, group), text)
+    def _restore_alert(self, names: list[str], text: str) -> None:
+        company, server, rule, series, agent, group = names
+        self._pipeline.restore_alert((company, server, rule, series, agent, group), text)
 
     def drops(self) -> dict[str, int]:
         """Return what was not judged since this was last asked, by reason."""
@@ -387,13 +390,6 @@ class AlertUnit:
 
 def _name(*parts: str) -> str:
     return json.dumps(parts, separators=(",", ":"))
-
-
-def _read(name: str, take: Callable[[str], Any], text: str, faults: list[str]) -> None:
-    try:
-        take(text)
-    except (SnapshotError, ValueError, TypeError, AttributeError) as error:
-        faults.append(f"{name[:200]}: {error}")
 
 
 def _moment(unix_seconds: float) -> datetime:

@@ -50,9 +50,9 @@ class AlertEngine:
     decided is stored, so a batch that was acknowledged is either judged or will be judged again.
 
     Points move a state by their own time, newer ones only; a batch that is shown again, also by the
-    next owner, moves nothing back. Counters that decide nothing yet (since when a condition holds,
-    the points of a window) are stored each `state_interval_seconds` and at the end of `run`: killed
-    in between, an alert can open that much later.
+    next owner, moves nothing back. What the next decisions hang on (since when a condition holds,
+    the points of a window) is stored before `observed` returns; what decides nothing (the newest
+    value, the peak) each `state_interval_seconds` and at the end of `run`.
 
     While its store gives no answer, batches are refused for `patience_seconds`, so that they come
     again; then they pass, and what they would have decided is kept in memory and stored later. Only

@@ -9,7 +9,7 @@ the one before, or before it: who did not look cannot tell silence.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from math import inf, isfinite, isnan
+from math import inf, isfinite
 from types import MappingProxyType
 
 import attrs
@@ -18,6 +18,7 @@ from ahrules._arguments import expect, refuse, unix_seconds
 from ahrules._ruleset import RuleError
 from ahrules.threshold._book import empty_book, make_book
 from ahrules.threshold._changing import RuleChange
+from ahrules.threshold._points import Points
 from ahrules.threshold._registry import Registry
 from ahrules.threshold._restoring import Restored
 from ahrules.threshold._rules import Compiled
@@ -25,15 +26,11 @@ from ahrules.threshold._series import Series
 from ahrules.threshold._snapshot import encode
 from ahrules.threshold._telling import Teller, cause
 from ahrules.threshold._ticking import Ticker
-from ahrules.threshold._tracked import EvaluatorBounds, Tracked
+from ahrules.threshold._tracked import EvaluatorBounds
 from ahrules.threshold._transition import Transition, TransitionKind, TransitionReason
 from ahrules.threshold._unjudged import Unjudged
-from ahrules.threshold._watch import AlertState, Watch
-from ahrules.threshold._window import Window
+from ahrules.threshold._watch import AlertState
 from ahwire.hub import ThresholdRule
-
-_OK = AlertState.OK
-_WINDOW_POINTS_A_STEP = 32
 
 
 class Evaluator:
@@ -72,6 +69,7 @@ class Evaluator:
         self._registry = Registry(bounds or EvaluatorBounds(), empty_book())
         self._teller = Teller(company_id)
         self._ticker = Ticker(self._teller, blind_seconds=blind_seconds, idle_seconds=idle_seconds)
+        self._points = Points(self._teller, self._ticker)
 
     # ------------------------------------------------------------------------------ what is told
 
@@ -115,8 +113,29 @@ class Evaluator:
             if tracked is None or not tracked.watches:
                 return []
         if ts <= tracked.last_ts:
-            return self._take_late(tracked, float(ts), float(value))
-        return self._take(tracked, float(ts), float(value))
+            self._points.take_late(registry, tracked, float(ts), float(value))
+            return []
+        return self._points.take(registry, tracked, float(ts), float(value))
+
+    def remember(self, server: str, series: Series, ts: float, value: float) -> None:
+        """Take a point that was judged since the series' state was kept; between points and ticks.
+
+        It counts in windows and is the series' newest, and moves no state: what it moved is in the
+        state that was kept. Together with `take_moved` that makes a state of before, and the points
+        since, what they were. A series that is not held is, from now on.
+
+        Raises:
+            TypeError, ValueError: The time or the value is no finite number; nothing changed.
+        """
+        ts = unix_seconds("ts", ts)
+        if not _is_data(ts, value):
+            refuse("value", value, "give a finite number, as the one that was judged was")
+        registry = self._registry
+        tracked = registry.get(server, series.key)
+        if tracked is None and series.name in registry.book.by_metric:
+            tracked = registry.admit(server, series, self._ticker.now)
+        if tracked is not None:
+            self._points.remember(registry, tracked, ts, float(value))
 
     def host_seen(self, server: str, ts: float) -> None:
         """The server gave a sign of life at `ts`, by the clock of the ticks.
@@ -226,6 +245,28 @@ class Evaluator:
         """
         return self._registry.work
 
+    @property
+    def window_metrics(self) -> frozenset[str]:
+        """The metrics that rules with a window are on."""
+        rules = (compiled.rule for compiled in self._registry.book.rules.values())
+        return frozenset(rule.metric for rule in rules if rule.agg_seconds is not None)
+
+    def has_window(self, server: str, series_key: str) -> bool:
+        """Tell whether a rule with a window watches a series."""
+        tracked = self._registry.get(server, series_key)
+        return tracked is not None and any(watch.window is not None for watch in tracked.watches)
+
+    def take_moved(self) -> tuple[tuple[str, str], ...]:
+        """Return the series of which a state moved by points or ticks since this was asked last.
+
+        Server and key of each. It may have told nothing: `for` began or began anew, or an alert is
+        over and kept. Those that left since are not among them.
+        """
+        moved = self._registry.moved
+        found = tuple((tracked.server, tracked.series.key) for tracked in moved)
+        moved.clear()
+        return found
+
     def take_unjudged(self) -> tuple[Unjudged, ...]:
         """Return which rules did not judge which series since this was asked last.
 
@@ -312,53 +353,6 @@ class Evaluator:
         registry.merge(found.count(), before, self._ticker.now)
 
     # ------------------------------------------------------------------------------------- pieces
-
-    def _take(self, tracked: Tracked, ts: float, value: float) -> list[Transition]:
-        """Judge a point that is newer than all before."""
-        last_ts = tracked.last_ts
-        tracked.last_ts = ts
-        tracked.last_value = value
-        tracked.heard_at = self._ticker.now
-        self._registry.work += len(tracked.watches)
-        told: list[Transition] = []
-        for watch in tracked.watches:
-            rule = watch.rule
-            seen = value
-            try:
-                if watch.window is not None:
-                    seen = self._aggregate(watch, watch.window, ts, value)
-                    if isnan(seen):
-                        continue
-                if watch.state is _OK and not rule.compare(seen, rule.threshold):
-                    watch.value = seen  # as nearly always
-                    continue
-                moves = watch.judge(ts, seen, last_ts)
-                self._teller.tell(tracked, watch, moves, ts, told)
-                if moves and moves[-1].kind is TransitionKind.OPENED:
-                    self._ticker.opened(watch)
-            except Exception as error:  # noqa: BLE001 - one rule stops no other
-                self._registry.note_failed(tracked, rule, error)
-        return told
-
-    def _take_late(self, tracked: Tracked, ts: float, value: float) -> list[Transition]:
-        """Let a point count where a window reaches back to it, and move nothing."""
-        self._registry.drops["late"] += 1
-        for watch in tracked.watches:
-            if watch.window is not None:
-                watch.window.add_late(ts, value)
-        return []
-
-    def _aggregate(self, watch: Watch, window: Window, ts: float, value: float) -> float:
-        window.add(ts, value)
-        self._registry.work += len(window.values) // _WINDOW_POINTS_A_STEP
-        drops = self._registry.drops
-        if window.cut:
-            drops["window_points_max"] += window.cut
-            window.cut = 0
-        seen = watch.rule.aggregate(window)
-        if isnan(seen):
-            drops["not_finite"] += 1
-        return seen
 
     def _restored(self, data: bytes, known: Mapping[str, Compiled]) -> Restored:
         return Restored(

@@ -32,6 +32,7 @@ class Registry:
             ticks looked at.
         drops: What was not taken, by reason.
         epoch: Rises with each change of the rules.
+        moved: Series of which a state moved, until somebody takes them.
     """
 
     def __init__(self, bounds: EvaluatorBounds, book: RuleBook) -> None:
@@ -43,6 +44,7 @@ class Registry:
         self.work = 0
         self.drops: Counter[str] = Counter()
         self.epoch = 0
+        self.moved: dict[Tracked, None] = {}
         self._key_chars = 0
         self._unjudged: dict[tuple[str, str], Unjudged] = {}
         # After a restart a bound may be larger than before.
@@ -241,3 +243,4 @@ class Registry:
             del self.hosts[tracked.server]
         self.series -= 1
         self._key_chars -= len(tracked.series.key)
+        self.moved.pop(tracked, None)

@@ -107,7 +107,10 @@ class Ticker:
                 else:
                     # A point that ends this silence cannot be followed by another one any earlier.
                     due_at = min(due_at, now + after)
+                    state = watch.state
                     teller.tell(tracked, watch, watch.fall_silent(now), now, told)
+                    if watch.state is not state:
+                        registry.moved[tracked] = None
                 if watch.remind(now):
                     reminder = watch.told(TransitionKind.REMINDER, cause(watch))
                     told.append(teller.transition(tracked, watch, reminder, now))

@@ -148,6 +148,16 @@ class Watch:
             self.peak = rule.farther(value, self.peak)
         return ts >= self.since + rule.rule.for_seconds
 
+    def remember(self, value: float) -> None:
+        """Take a value that was judged before: it moved nothing that is not known."""
+        if self.state is _SILENT:
+            return
+        self.value = value
+        rule = self.rule
+        bound = rule.ends_at if self.state is _FIRING else rule.threshold
+        if self.state in (_FIRING, _PENDING) and rule.compare(value, bound):
+            self.peak = rule.farther(value, self.peak)
+
     def fall_silent(self, now: float) -> list[Told]:
         """The series is silent although its host is not."""
         no_data = self.rule.rule.no_data
