@@ -145,6 +145,12 @@ def test_patterns_that_take_too_much_memory_together_are_put_together_in_parts()
     assert sorted(none.may_match("web-12")) == list(range(64))
 
 
+def test_a_text_that_has_no_utf8_matches_no_pattern_and_a_long_one_is_cut():
+    found = PatternSet(["a.*", ".*b", ".*"])
+    assert list(found.may_match("\ud800")) == []
+    assert sorted(found.may_match("a" * 5_000 + "b\ud800")) == [0, 2]
+
+
 class _NoMemory:
     def Match(self, text):  # noqa: N802 - RE2's name
         return None

@@ -169,7 +169,8 @@ def test_taking_what_had_no_room_is_done_in_steps_and_can_be_left(limited, rule,
         if evaluator.watches_count > left_at:
             break
     assert left_at < evaluator.watches_count < 400
-    evaluator.tick(begin + 2)
+    for _step in evaluator.tick_steps(begin + 2, work_max=10):
+        pass
     assert evaluator.watches_count == 400
 
 
