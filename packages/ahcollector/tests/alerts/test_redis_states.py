@@ -1,5 +1,6 @@
 """The states of alerts in a real Redis: killed, a reply lost, damaged by others."""
 
+import anyio
 import pytest
 from alert_world import World, batch, owner, rule
 
@@ -36,6 +37,26 @@ async def test_keys_are_those_of_the_specification_and_none_is_left(client, stor
     assert 86_000 < await client.call("TTL", client.key("rules:state:3:acme")) <= 86_400
     await store.claim(KEY)
     assert await client.call("TTL", client.key("rules:state:3:acme")) == -1
+
+
+async def test_a_long_snapshot_is_kept_and_the_loop_goes_on_meanwhile(client, store):
+    """It is deflated in a thread: a company of 100,000 agents has tens of MB."""
+    epoch = (await store.claim(KEY)).epoch
+    text = "".join(f'["agent-{number:06}",{{"seq":{number}}}],' for number in range(100_000))
+    turns = 0
+
+    async def others():
+        nonlocal turns
+        while True:
+            await anyio.sleep(0)
+            turns += 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(others)
+        await store.commit(KEY, epoch, AlertChange(seq=1, base={"members": text}))
+        tasks.cancel_scope.cancel()
+    assert turns > 10
+    assert dict((await store.claim(KEY)).base) == {"members": text}
 
 
 async def test_fields_that_cannot_be_read_are_counted_and_kept_aside(client, store, caplog):

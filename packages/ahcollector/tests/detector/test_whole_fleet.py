@@ -1,7 +1,9 @@
 """More agents fall silent in one scan than a page holds: one list a group, and nobody is lost."""
 
 import contextlib
+import itertools
 
+import anyio
 import attrs
 import pytest
 from agents_world import World, group_settings
@@ -59,6 +61,37 @@ async def test_a9_a_group_that_grows_over_pages_is_told_when_it_forms_and_at_the
     assert sum(not event.suppressed for event in downs) == 500
     await world.wait(2)
     assert await world.events() == events
+
+
+@pytest.mark.parametrize("companies", [1, 40])
+async def test_others_have_their_turns_within_each_page(companies):
+    """A batch at the door waits for a part of a page, and never for a scan."""
+    world = World(0)
+    world.settings = group_settings(5, 0.3)
+    world.agents += [
+        AgentRef(agent_id=f"a{n}", company_id=f"c{n % companies}", server_id=f"s{n}")
+        for n in range(AGENTS)
+    ]
+    await world.wait(12)
+    world.deaf = {ref.agent_id for ref in world.agents}
+    for _ in range(10):
+        world.clock.advance(1)
+        await world.presence.beacon(world.clock.time())
+    sizes = [0]
+
+    async def door():
+        while True:
+            sizes.append((await world.outbox.stats(0.0)).depth)
+            await anyio.sleep(0)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(door)
+        await anyio.sleep(0)
+        await world.detector.scan()
+        tasks.cancel_scope.cancel()
+    pages = 4
+    assert len(sizes) > 4 * pages
+    assert max(after - before for before, after in itertools.pairwise(sizes)) <= 500 + companies
 
 
 async def test_the_list_of_a_group_of_long_ids_fits_into_a_request_many_times():

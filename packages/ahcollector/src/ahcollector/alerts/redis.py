@@ -8,6 +8,7 @@
 | `rules:birth` | string | a random id: another one, or none, and Redis has forgotten everything |
 | `rules:aside:{shard}:{co}` | hash | a state that could not be read, as it was |
 | `rules:kept:{list}` | string | the hub's last rules, or silences |
+| `rules:kept:{list}:as_of` | string | when the hub was asked for them, by Redis' time |
 
 A commit is one script, which checks the owner's epoch. The first epoch of a unit is Redis' time in
 microseconds, so that none comes twice where Redis has forgotten the ones before. Parts of the
@@ -22,6 +23,8 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
+
+import anyio.to_thread
 
 from ahcollector.alerts.base import AlertChange, AlertImage, StoreGlance, UnitKey, taken_over
 from ahcollector.alerts.kept import decode_list, encode_list
@@ -38,7 +41,9 @@ _CLAIM: Final = Script.load(_PACKAGE, "claim")
 _COMMIT: Final = Script.load(_PACKAGE, "commit")
 _SET_ASIDE: Final = Script.load(_PACKAGE, "set_aside")
 _REMOVE: Final = Script.load(_PACKAGE, "remove")
+_KEEP: Final = Script.load(_PACKAGE, "keep")
 _DEFLATED: Final = b"z"
+_LONG_CHARS: Final = 1 << 20
 _EPOCH_KEPT_SECONDS: Final = 86_400
 
 
@@ -130,7 +135,10 @@ class RedisAlertStateStore:
         fields: list[str | bytes] = []
         gone: list[str] = []
         for name, text in (change.base or {}).items():
-            fields += [f"b:{name}", _pack(text)]
+            # A large company's takes long enough to hold up the doors.
+            is_long = len(text) > _LONG_CHARS
+            packed = await anyio.to_thread.run_sync(_pack, text) if is_long else _pack(text)
+            fields += [f"b:{name}", packed]
         for name, piece in change.pieces.items():
             if piece is None:
                 gone.append(f"p:{name}")
@@ -237,10 +245,38 @@ class RedisKeptLists:
             _log.error("the hub's last %s in Redis cannot be read", name)
         return items
 
-    async def save(self, name: str, items: Sequence[Mapping[str, Any]]) -> None:
-        """Keep items in the place of those before."""
+    async def save(
+        self, name: str, items: Sequence[Mapping[str, Any]], *, as_of: float = 0.0
+    ) -> None:
+        """Keep items in the place of older ones."""
         with _translated(f"keep the hub's last {name}"):
-            await self._client.call("SET", self._key(name), encode_list(name, items))
+            await self._client.run(
+                _KEEP,
+                keys=[self._key(name), self._time_key(name)],
+                args=[encode_list(name, items, as_of), repr(as_of)],
+            )
+
+    async def as_of(self, name: str) -> float | None:
+        """Return of when the list is that is kept."""
+        with _translated(f"read of when the hub's last {name} are"):
+            count, data = await self._client.pipeline(
+                [["EXISTS", self._key(name)], ["GET", self._time_key(name)]]
+            )
+        if not count:
+            return None
+        try:
+            return float(data or 0)
+        except ValueError:
+            return 0.0
+
+    async def now(self) -> float | None:
+        """Return Redis' time."""
+        with _translated("ask for the time"):
+            seconds, micros = await self._client.call("TIME")
+        return int(seconds) + int(micros) / 1_000_000
 
     def _key(self, name: str) -> str:
         return self._client.key("rules:kept", name)
+
+    def _time_key(self, name: str) -> str:
+        return self._client.key("rules:kept", name, "as_of")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import anyio.lowlevel
 import attrs
 
 from ahcollector.presence.base import Presence, PresenceCounts
@@ -31,7 +32,8 @@ class Step:
     sizes: Mapping[str, PresenceCounts] | None = None
 
     async def agents(self, company_id: str) -> int:
-        """Return how many agents a company has. Raises PresenceError."""
+        """Return how many agents a company has, after others had a turn. Raises PresenceError."""
+        await anyio.lowlevel.checkpoint()
         if self.sizes is None:
             self.sizes = await self.presence.company_counts()
         return self.sizes.get(company_id, _NOBODY).agents

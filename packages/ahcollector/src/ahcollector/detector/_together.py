@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
 import anyio
+import anyio.lowlevel
 
 __all__ = ["together"]
 
@@ -25,6 +26,8 @@ async def together(
     async def worker() -> None:
         for item in todo:
             await work(item)
+            # What is in memory waits for nothing, and others must have their turns.
+            await anyio.lowlevel.checkpoint()
 
     if min(at_once, len(items)) <= 1:
         await worker()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from ahcollector.errors import SnapshotError
 from ahcollector.metrics import Metrics, NullMetrics
 from ahcollector.presence._arguments import down_min_of, interval_of
 from ahcollector.presence._beacons import after_beacon
+from ahcollector.presence._counted import counted
 from ahcollector.presence._deadlines import DeadlineQueue
 from ahcollector.presence._gone import Gone
 from ahcollector.presence._intents import Intents
@@ -371,16 +371,8 @@ class MemoryPresence:
         return PresenceCounts(agents=len(self._agents), down=self._down)
 
     async def company_counts(self) -> dict[str, PresenceCounts]:
-        """Count agents by company."""
-        agents: Counter[str] = Counter()
-        down: Counter[str] = Counter()
-        for state in self._agents.values():
-            agents[state.agent.company_id] += 1
-            down[state.agent.company_id] += state.down_since is not None
-        return {
-            company_id: PresenceCounts(agents=count, down=down[company_id])
-            for company_id, count in agents.items()
-        }
+        """Count agents by company; they may be some moments apart."""
+        return await counted(list(self._agents.values()))
 
     async def agents(
         self, *, company_id: str | None = None, after: str = "", limit: int = 500
