@@ -188,3 +188,61 @@ async def test_directory_of_states_that_another_server_holds_is_named_by_its_set
             async with running(tmp_path / "two", data=data):
                 pass
     assert str(caught.value).startswith(f"alerting.rules_dir: the alerts in {tmp_path}/rules are")
+
+
+async def ready(server, door="admin"):
+    reply = await server.page(door, "/readyz")
+    return reply.status_code, reply.json()["checks"]
+
+
+async def test_readyz_names_states_of_alerts_that_cannot_be_kept_until_they_can(tmp_path):
+    """C9: also a directory of its own that is full or gone; agents are let in all the same."""
+    rules_dir = tmp_path / "states"
+    data = {**QUICK, "alerting": {"scan_interval_seconds": 0.2, "rules_dir": str(rules_dir)}}
+    async with running(tmp_path, data=data) as server:
+        await server.assembly.hub.lists.put("rules", {"rules": [RULE]})
+        assert await reload(server, "rules") == 1
+        token = await server.enrol()
+        assert (await ready(server))[0] == 200
+        away = anyio.Path(tmp_path / "away")
+        await anyio.Path(rules_dir).rename(away)
+
+        async def is_told():
+            await server.send(token, 91.0)
+            status, checks = await ready(server)
+            return status == 503 and "make room" in checks["alerts"]
+
+        await until(is_told)
+        status, checks = await ready(server, "ingest")
+        assert (status, "alerts" in checks) == (200, False)
+        await away.rename(rules_dir)
+
+        async def is_well():
+            return (await ready(server)) == (200, dict.fromkeys(checks_of_all, "ok"))
+
+        checks_of_all = {"alerts", "outbox", "presence", "rules", "silences", "store"}
+        await until(is_well)
+        await until(lambda: _opened(server))
+
+
+async def _opened(server):
+    return [event.type.value for event in await told(server)] == ["alert.opened"]
+
+
+async def test_readyz_names_lists_of_the_hub_that_were_never_read(tmp_path):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        hub = {"base_url": f"http://127.0.0.1:{nobody.getsockname()[1]}", "token": "t" * 40}
+        async with running(tmp_path, data={**QUICK, "hub": hub}) as server:
+
+            async def is_told():
+                status, checks = await ready(server)
+                return status == 503 and all(
+                    "GET" in checks[name] for name in ("rules", "silences")
+                )
+
+            await until(is_told)
+            _, checks = await ready(server)
+            assert "nothing is judged" in checks["rules"]
+            assert "nothing is silenced" in checks["silences"]
+            assert (await ready(server, "ingest"))[0] == 200

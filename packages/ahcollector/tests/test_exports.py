@@ -46,6 +46,7 @@ PUBLIC = {
         "Stage",
         "StoreGlance",
         "UnitKey",
+        "WatchedAlertStates",
         "rules_in_force",
         "silences_in_force",
     ],

@@ -1,5 +1,6 @@
 """What is told: threshold rules over samples, and what silences and groups make of events."""
 
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from ahcollector.alerts import (
     AlertStateStore,
     FileAlertStateStore,
     FileKeptLists,
+    HubLists,
     KeptLists,
     RulePuller,
     SilencePuller,
+    WatchedAlertStates,
 )
 from ahcollector.alerts.redis import RedisAlertStateStore, RedisKeptLists
 from ahcollector.departures import Sieve
@@ -26,22 +29,29 @@ from ahcollector.detector import AgentEventStage
 from ahcollector.detector.redis import RedisDetectorTurn
 from ahcollector.errors import AlertStateError
 from ahcollector.hub import HttpHub
+from ahcollector.ingest import Check
 from ahcollector.registry import CompanySettingsCache
 from ahwire import UUID7Generator
 from ahwire.hub import GroupDownSettings
 
 _STOP_SECONDS = 5.0
+_FAILURE_SECONDS = 60.0
 
 
 @attrs.frozen(kw_only=True)
 class Alerting:
-    """The hub's rules and silences, what judges by them, and where states of agents are kept."""
+    """The hub's rules and silences, what judges by them, and where states of agents are kept.
+
+    Attributes:
+        checks: What must be so for rules to be judged and their events to be told, by name.
+    """
 
     rules: RulePuller
     silences: SilencePuller
     store: AlertStateStore
     engine: AlertEngine
     loops: tuple[Part, ...]
+    checks: Mapping[str, Check]
 
 
 async def alerting_of(
@@ -63,6 +73,7 @@ async def alerting_of(
     if side.redis is None or settings.bus_backend == "inproc":
         own = await _own_store(settings, stack)
     store, kept = _kept(settings, side, own)
+    store, judged, watched = _watched(settings, seams, store, own)
     rules = RulePuller(
         hub=hub,
         kept=kept,
@@ -85,12 +96,13 @@ async def alerting_of(
         silences=lambda: silences.current,
         # What a bus in this process carries nobody else judges: were its states where several
         # servers find them, each would take all shards over from the others, again and again.
-        store=store if own is None else own,
+        store=judged,
         outbox=side.outbox,
         clock=clock,
         event_ids=UUID7Generator(clock, seams.rng).next,
         tenures=side.bus.tenures,
         sieve=sieve,
+        lists=HubLists(rules=rules, silences=silences),
         settings=alert_settings(alerting),
         metrics=side.metrics,
         tick_interval_seconds=alerting.scan_interval_seconds,
@@ -102,7 +114,14 @@ async def alerting_of(
         Loop(name="silences", body=silences.run),
         Loop(name="alerts", body=engine.run, stop_seconds=_STOP_SECONDS + 1),
     )
-    return Alerting(rules=rules, silences=silences, store=store, engine=engine, loops=loops)
+    return Alerting(
+        rules=rules,
+        silences=silences,
+        store=store,
+        engine=engine,
+        loops=loops,
+        checks={"alerts": watched, "rules": rules.check, "silences": silences.check},
+    )
 
 
 def agent_events_of(
@@ -149,6 +168,24 @@ def _kept(
         return RedisAlertStateStore(client=side.redis), RedisKeptLists(client=side.redis)
     assert own is not None, "without Redis all states are this process' own"
     return own, FileKeptLists(directory=_directory(settings))
+
+
+def _watched(
+    settings: ServerSettings, seams: Seams, store: AlertStateStore, own: AlertStateStore | None
+) -> tuple[AlertStateStore, AlertStateStore, Check]:
+    """The states of agents and those that rules are judged by, and whether all can be kept."""
+    # What fails is tried again with each scan.
+    lasting = max(_FAILURE_SECONDS, 3 * settings.alerting.scan_interval_seconds)
+    of_agents = WatchedAlertStates(store=store, clock=seams.clock, lasting_seconds=lasting)
+    judged = of_agents
+    if own is not None and own is not store:
+        judged = WatchedAlertStates(store=own, clock=seams.clock, lasting_seconds=lasting)
+
+    async def check() -> None:
+        await judged.check()
+        await of_agents.check()
+
+    return of_agents, judged, check
 
 
 def _directory(settings: ServerSettings) -> Path:

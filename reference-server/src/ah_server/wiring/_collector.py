@@ -87,7 +87,8 @@ async def collector_side(
         alerts=alerting.engine,
         reload_rules=alerting.rules.pull,
         reload_silences=alerting.silences.pull,
-        checks=checks_of(side),
+        # Not at the door of agents: what they bring is taken, and waits or passes unjudged.
+        checks={**checks_of(side), **alerting.checks},
         clock=seams.clock,
         rng=seams.rng,
         metrics=side.metrics,

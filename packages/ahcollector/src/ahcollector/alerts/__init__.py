@@ -20,6 +20,7 @@ from ahcollector.alerts.observing import ObservingWriter, SampleObserver
 from ahcollector.alerts.puller import RulePuller, SilencePuller
 from ahcollector.alerts.settings import AlertSettings, CompanyAlerts
 from ahcollector.alerts.stages import FlapStage, Pipeline, SilenceStage, Stage
+from ahcollector.alerts.watched import WatchedAlertStates
 
 __all__ = [
     "AlertChange",
@@ -45,6 +46,7 @@ __all__ = [
     "Stage",
     "StoreGlance",
     "UnitKey",
+    "WatchedAlertStates",
     "rules_in_force",
     "silences_in_force",
 ]

@@ -66,6 +66,7 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
     """
 
     _name: str
+    _costs: str
     _kind: type[_Item]
     _told: _Told
 
@@ -89,6 +90,7 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
         self._etag: str | None = None
         self._unkept: tuple[_Item, ...] | None = None
         self._named: frozenset[str] = frozenset()
+        self._failure = "it was not asked yet"
         self._turn = anyio.Lock()
         self._pulling = Trouble(
             _log,
@@ -105,6 +107,18 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
     def current(self) -> _InForce | None:
         """What is in force; a new object each time that it changes."""
         return self._current
+
+    async def check(self) -> None:
+        """Return when something is in force, the hub's newest or what was kept.
+
+        Raises:
+            AlertStateError: Nothing is; with what the hub said last, and what that costs.
+        """
+        if self._current is None:
+            raise AlertStateError(
+                f"the hub's {self._name} were never read, and none are kept from before "
+                f"({self._failure}): {self._costs} until they are read"
+            )
 
     async def run(self) -> None:
         """Take what was kept, then pull at once and each interval, until cancelled."""
@@ -141,7 +155,8 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
         async with self._turn:
             try:
                 reply = await self._ask(self._etag)
-            except HubError:
+            except HubError as error:
+                self._failure = str(error)
                 self._metrics.inc(names.HUB_PULL_FAILURES, list=self._name)
                 raise
             if reply.items is not None:
@@ -233,6 +248,7 @@ class RulePuller(_Puller[RulesInForce, ThresholdRule, RuleError]):
     """
 
     _name = "rules"
+    _costs = "nothing is judged"
     _kind = ThresholdRule
     _told = _Told(
         in_force=names.RULES_IN_FORCE,
@@ -260,6 +276,7 @@ class SilencePuller(_Puller[SilencesInForce, Silence, SilenceError]):
     """
 
     _name = "silences"
+    _costs = "nothing is silenced"
     _kind = Silence
     _told = _Told(
         in_force=names.SILENCES_IN_FORCE,
