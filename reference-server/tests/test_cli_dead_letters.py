@@ -1,14 +1,18 @@
 """`ah-server … dead …` against an admin door that a test scripts: pages, long work, refusals."""
 
+import io
 import json
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from servers import clean_environment
 
 from ah_server.cli import _progress, main
+from ah_server.cli._printing import print_mapping, print_rows
 
 TOKEN = "admin-token-canary-0123456789"
 
@@ -136,11 +140,48 @@ def test_letters_that_are_not_there_are_told_so(cli, door, verb):
     method = "POST" if verb == "replay" else "DELETE"
     door.answers[method, f"{path}/replay" if verb == "replay" else path] = {done: 0, "left": 0}
     code, out, err = cli("worker", "dead", verb, "--id", "99999", "--id", "b")
-    assert (code, out.split()) == (0, [done, "0", "left", "0"])
-    assert "none of the letters that were named is there: 99999, b;" in err
+    assert (code, out.split()) == (1, [done, "0", "left", "0"])
+    assert "2 of the 2 letters that were named are not there (named: 99999, b);" in err
     assert "ah-server worker dead list" in err
+    # One of them was there; or is, and cannot be read.
+    for reply in ({done: 1, "left": 0}, {done: 0, "left": 1}):
+        door.answers[method, f"{path}/replay" if verb == "replay" else path] = reply
+        code, _, err = cli("worker", "dead", verb, "--id", "a", "--id", "b", "--id", "b")
+        assert (code, "1 of the 2 letters that were named are not there" in err) == (1, True)
+        assert cli("worker", "dead", verb, "--id", "a", "--id", "a")[::2] == (0, "")
     code, _, err = cli("worker", "dead", verb, "--all")
     assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("part", ["outbox", "bus", "worker"])
+@pytest.mark.parametrize("verb", ["replay", "purge"])
+def test_an_id_of_nothing_is_none(cli, door, part, verb):
+    with pytest.raises(SystemExit) as ended:
+        cli(part, "dead", verb, "--id", "")
+    assert (ended.value.code, door.asked) == (2, [])
+
+
+@given(reason=st.text(max_size=80))
+@example("no such server\n\x1b[31m<b>\x9b\u202e\u2028\ud800")
+def test_what_others_wrote_is_shown_in_one_line_and_drives_no_terminal(reason):
+    row = {"letter_id": "a", "reason": f"rejected: {reason}", "dead_at": "now"}
+    out = io.StringIO()
+    with redirect_stdout(out):
+        print_rows([row], columns=tuple(row), as_json=False, empty="")
+        print_mapping({"reason": reason}, as_json=False)
+    lines = out.getvalue().split("\n")
+    assert len(lines) == 4
+    assert all(line.isprintable() for line in lines)
+    if reason.isprintable():
+        assert f"rejected: {reason}" in lines[1]
+
+
+def test_a_refusal_of_others_is_shown_so_too(cli, door):
+    refusal = {"code": "unavailable", "message": "full\n\x1b[31m<b>"}
+    door.answers["POST", "/admin/v1/outbox/dead/replay"] = lambda _path: (503, refusal)
+    _, _, err = cli("outbox", "dead", "replay", "--all")
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
 
 
 @pytest.mark.parametrize("part", ["outbox", "bus", "worker"])

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from ah_server.cli._printing import add_json_option, print_mapping, print_rows
+from ah_server.cli._printing import add_json_option, print_mapping, print_rows, shown
 from ah_server.cli._progress import with_progress
 from ah_server.http_client import DoorClient
 from ah_server.settings import ServerSettings
@@ -60,7 +60,13 @@ def _add_dead(verbs: Any, with_settings: argparse.ArgumentParser, part: str, wha
             epilog=f"example: ah-server {part} dead {verb} --all",
         )
         chosen = acting.add_mutually_exclusive_group(required=True)
-        chosen.add_argument("--id", action="append", metavar="ID", help="this letter; repeatable")
+        chosen.add_argument(
+            "--id",
+            action="append",
+            type=_letter_id,
+            metavar="ID",
+            help="this letter; repeatable",
+        )
         chosen.add_argument("--all", action="store_true", help="all of them")
         add_json_option(acting)
         acting.set_defaults(command=_dead_act, part=part, verb=verb)
@@ -143,10 +149,19 @@ async def _dead_act(options: argparse.Namespace) -> int:
             look,
         )
     print_mapping(done, as_json=options.json)
-    if options.id and not any(done.values()):
-        print(
-            f"ah-server: none of the letters that were named is there: {', '.join(options.id)};"
-            f" ah-server {options.part} dead list shows which are",
-            file=sys.stderr,
-        )
-    return 0
+    named = list(dict.fromkeys(options.id or ()))
+    missing = len(named) - sum(done.values())
+    if missing <= 0:
+        return 0
+    print(
+        f"ah-server: {missing} of the {len(named)} letters that were named are not there (named: "
+        f"{shown(', '.join(named))}); ah-server {options.part} dead list shows which are",
+        file=sys.stderr,
+    )
+    return 1
+
+
+def _letter_id(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("an id is expected, as dead list shows it")
+    return text

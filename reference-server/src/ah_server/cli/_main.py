@@ -11,13 +11,14 @@ import anyio
 
 from ah_server._about import VERSION
 from ah_server.cli import _admin, _demo, _hub, _notify, _rollups, _server
+from ah_server.cli._printing import shown
 from ah_server.errors import ServerError
 from ah_server.settings import load_settings
 
 EXIT_CODES: Mapping[int, str] = MappingProxyType(
     {
         0: "done",
-        1: "a check did not hold, or a part of the running server failed",
+        1: "a check did not hold, a letter named is not there, or a part of the server failed",
         2: "the command line cannot be understood",
         3: "a setting cannot be used, or what it names cannot be reached",
         4: "a port is taken",
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(anyio.run(options.command, options) or 0)
     except ServerError as error:
         for line in error.problems:
-            print(f"ah-server: {line}", file=sys.stderr)
+            print(f"ah-server: {shown(line)}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("ah-server: stopped", file=sys.stderr)

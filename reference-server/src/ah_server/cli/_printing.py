@@ -44,8 +44,18 @@ def print_mapping(values: Mapping[str, Any], *, as_json: bool) -> None:
         return
     width = max(len(name) for name in values)
     for name, value in values.items():
-        print(f"{name.replace('_', ' '):<{width}}  {_cell(value)}")
+        print(f"{shown(name.replace('_', ' ')):<{width}}  {_cell(value)}")
+
+
+def shown(text: str) -> str:
+    """A text in one line that drives no terminal: what is not printable is written as in Python.
+
+    What a hub, an agent or a store wrote is printed as well as the operator's own words.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def _cell(value: Any) -> str:
-    return "-" if value is None else str(value)
+    return "-" if value is None else shown(str(value))

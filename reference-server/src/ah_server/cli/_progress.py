@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import anyio
 
+from ah_server.cli._printing import shown
 from ah_server.errors import ServerError
 
 T = TypeVar("T")
@@ -26,7 +27,7 @@ async def with_progress(work: Callable[[], Awaitable[T]], look: Callable[[], Awa
         while True:
             await anyio.sleep(SECONDS)
             try:
-                print(await look(), file=sys.stderr, flush=True)
+                print(shown(await look()), file=sys.stderr, flush=True)
             except ServerError:
                 continue
 

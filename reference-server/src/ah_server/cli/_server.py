@@ -8,7 +8,7 @@ from typing import Any
 
 from ah_server._about import host_id
 from ah_server.check import check
-from ah_server.cli._printing import add_json_option, print_rows
+from ah_server.cli._printing import add_json_option, print_rows, shown
 from ah_server.connections import raise_descriptor_limit
 from ah_server.errors import ServerError, SettingsError
 from ah_server.logs import configure_logs
@@ -115,7 +115,7 @@ async def _run(options: argparse.Namespace) -> int:
 async def _check(options: argparse.Namespace) -> int:
     checked = await check(options.settings)
     for line in checked.found:
-        print(f"ok  {line}")
+        print(f"ok  {shown(line)}")
     if checked.error is not None:
         sys.stdout.flush()
         raise checked.error
