@@ -258,6 +258,11 @@ RULES_UNITS_FORGOTTEN = _counter(
     "again).",
     "outcome",
 )
+RULES_LISTS_OLD = _counter(
+    "ahc_rules_lists_old_total",
+    "Units that are judged by older rules or silences than their last owner had, because newer "
+    "ones did not come in time.",
+)
 RULES_STATE_FAILURES = _counter(
     "ahc_rules_state_failures_total",
     "The store of the states of alerts and agents gave no answer, by call: units, look, claim, "

@@ -136,13 +136,12 @@ class World:
         return value_of(self.metrics, line)
 
 
-def owner(world, tenures):
+def owner(world, tenures, **options):
     """Another process over the same store and outbox, with shards and what it has each by."""
+    lists = {"rules": lambda: world.rules, "silences": lambda: world.silences}
     metrics = PrometheusMetrics()
     metrics.value = partial(value_of, metrics)
     return AlertEngine(
-        rules=lambda: world.rules,
-        silences=lambda: world.silences,
         store=world.store,
         outbox=world.outbox,
         clock=world.clock,
@@ -150,6 +149,7 @@ def owner(world, tenures):
         tenures=lambda: tenures,
         settings=world.settings,
         metrics=metrics,
+        **(lists | options),
     )
 
 

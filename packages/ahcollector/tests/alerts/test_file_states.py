@@ -188,3 +188,62 @@ def test_engine_goes_on_from_a_file_that_was_cut(cut, tmp_path_factory):
         await world.store.close()
 
     anyio.run(run)
+
+
+@pytest.mark.fault
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+async def test_a_head_that_is_damaged_or_gone_costs_nothing_behind_it(tmp_path_factory, data):
+    """Each line has a seal of its own, and the file's name says whose it is."""
+    directory = tmp_path_factory.mktemp("headless") / "rules"
+    whole = await fill(directory)
+    size = whole.index(b"\n")
+    place = data.draw(st.integers(0, size - 1))
+    flipped = bytes([whole[place] ^ data.draw(st.integers(1, 255))])
+    # A byte, the line, or the line and its end.
+    broken = data.draw(
+        st.sampled_from(
+            [
+                whole[:place] + flipped.replace(b"\n", b"?") + whole[place + 1 :],
+                whole[size:],
+                whole[size + 1 :],
+            ]
+        )
+    )
+    (directory / "3-acme.alerts").write_bytes(broken)
+    store = await FileAlertStateStore.open(directory)
+    image = await store.claim(KEY)
+    assert image.damaged >= 1
+    assert (image.seq, dict(image.base), dict(image.pieces)) == (3, {"rules": "r"}, {"a": "y"})
+    assert [event.seq for event in image.intents] == [2, 3]
+    again = await store.claim(KEY)
+    assert (again.epoch, again.damaged) == (image.epoch + 1, 0)
+    await store.close()
+
+
+@pytest.mark.parametrize("company_id", ["blue", "acme"])
+@pytest.mark.parametrize("is_headed", [False, True])
+async def test_what_another_company_decided_is_nobody_else_s(directory, company_id, is_headed):
+    """A file under another name: with a head it is another unit's, without one its events tell."""
+    whole = await fill(directory)
+    data = whole if is_headed else whole[whole.index(b"\n") + 1 :]
+    key = UnitKey(shard=3, company_id=company_id)
+    image, damaged = decode(key, data)
+    if company_id == "acme":
+        assert len(image.intents) == 2
+    else:
+        assert (image.is_empty, image.intents, len(damaged) >= 3) == (True, (), True)
+
+
+async def test_an_epoch_rises_though_the_head_that_told_it_is_lost(directory):
+    """A commit under the epoch of before is refused."""
+    store = await FileAlertStateStore.open(directory)
+    epochs = [(await store.claim(KEY)).epoch for _ in range(3)]
+    await store.commit(KEY, epochs[-1], AlertChange(seq=1, base={"rules": "r"}))
+    path = directory / "3-acme.alerts"
+    path.write_bytes(path.read_bytes().split(b"\n", 1)[1])
+    epoch = (await store.claim(KEY)).epoch
+    assert epoch == epochs[-1] + 1
+    with pytest.raises(FencedAlertStateError):
+        await store.commit(KEY, epochs[-1], AlertChange(seq=2))
+    await store.close()

@@ -307,10 +307,10 @@ async def test_list_that_cannot_be_kept_is_in_force_all_the_same_and_kept_later(
     class Full(MemoryKeptLists):
         full = True
 
-        async def save(self, name, items):
+        async def save(self, name, items, *, as_of=0.0):
             if self.full:
                 raise AlertStateError("no space")
-            await super().save(name, items)
+            await super().save(name, items, as_of=as_of)
 
     world = World(Full())
     world.hub.threshold_rules = (rule("a"),)

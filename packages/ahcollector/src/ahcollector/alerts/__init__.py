@@ -15,6 +15,7 @@ from ahcollector.alerts.base import AlertChange, AlertImage, AlertStateStore, St
 from ahcollector.alerts.engine import AlertEngine
 from ahcollector.alerts.file import FileAlertStateStore
 from ahcollector.alerts.kept import FileKeptLists, KeptLists, MemoryKeptLists
+from ahcollector.alerts.lists import HubList, HubLists, ListTimes
 from ahcollector.alerts.memory import MemoryAlertStateStore
 from ahcollector.alerts.observing import ObservingWriter, SampleObserver
 from ahcollector.alerts.puller import RulePuller, SilencePuller
@@ -32,7 +33,10 @@ __all__ = [
     "FileAlertStateStore",
     "FileKeptLists",
     "FlapStage",
+    "HubList",
+    "HubLists",
     "KeptLists",
+    "ListTimes",
     "MemoryAlertStateStore",
     "MemoryKeptLists",
     "ObservingWriter",

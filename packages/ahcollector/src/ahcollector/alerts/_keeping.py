@@ -37,6 +37,7 @@ class Slot:
         saved_at: When the last whole snapshot was stored, by the steady clock.
         left_at: Since when its shard is not this process' own, by the steady clock.
         has_passed: Batches were acknowledged whose decisions are in memory only.
+        behind_since: Since when it waits for newer lists of the hub, by the steady clock.
         is_forgotten: Its store has forgotten everything since it was claimed.
     """
 
@@ -48,6 +49,7 @@ class Slot:
     saved_at: float = float("-inf")
     left_at: float | None = None
     has_passed: bool = False
+    behind_since: float | None = None
     is_forgotten: bool = False
 
     @property

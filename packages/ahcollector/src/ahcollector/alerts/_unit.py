@@ -12,7 +12,6 @@ in between, and no state is stored before it is told.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -21,20 +20,18 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ahcollector.alerts._in_force import RulesInForce, SilencesInForce
-from ahcollector.alerts._journal import Journal
 from ahcollector.alerts._known import KnownSeries
 from ahcollector.alerts._pace import STEP_WORK, Pace
-from ahcollector.alerts._reading import JOURNAL, read_image
-from ahcollector.alerts._returned import Returned
+from ahcollector.alerts._parts import UnitParts
 from ahcollector.alerts._unjudged import UnjudgedLog
 from ahcollector.alerts.base import AlertChange, AlertImage, UnitKey
+from ahcollector.alerts.lists import ListTimes
 from ahcollector.alerts.settings import AlertSettings
 from ahcollector.alerts.stages import FlapStage, Pipeline, SilenceStage, Stage
 from ahcollector.bus.base import SampleBatch
 from ahrules import (
     Evaluator,
     EventDraft,
-    EventKey,
     Transition,
     event_key,
 )
@@ -44,13 +41,8 @@ __all__ = ["AlertUnit"]
 
 _log = logging.getLogger("ahcollector.alerts")
 
-_RULES: Final = "rules"
-_RETURNED: Final = "returned"
-_NOTHING: Final = "{}"
-_CHUNK_SERIES: Final = 500
 _STEP_SERIES: Final = 100
 _LARGE: Final = 500
-_PIECES_MIN: Final = 20
 
 
 class AlertUnit:
@@ -98,10 +90,7 @@ class AlertUnit:
         self._metrics: AbstractSet[str] = frozenset()
         self._window_metrics: frozenset[str] = frozenset()
         self._known = KnownSeries(settings.bounds.series_max)
-        self._journal = Journal()
-        self._returned = Returned()
-        self._moved_series: dict[tuple[str, str], None] = {}
-        self._moved_alerts: dict[EventKey, None] = {}
+        self._parts = UnitParts(self._evaluator, self._pipeline)
         self._seq = 0
         self._now_ms = 0
         self._counted: dict[str, int] = {}
@@ -118,10 +107,16 @@ class AlertUnit:
 
     # --- what is judged
 
-    def is_current(self, rules: RulesInForce, silences: SilencesInForce | None) -> bool:
-        """Whether these rules and silences are judged by already."""
-        return rules is self._rules and (
-            silences is None or self._silences.holds(silences.silences)
+    def is_current(
+        self,
+        rules: RulesInForce | None,
+        silences: SilencesInForce | None,
+        *,
+        lets_out: bool = True,
+    ) -> bool:
+        """Whether `refresh` would change nothing."""
+        return (rules is None or rules is self._rules) and (
+            silences is None or self._silences.holds(silences.silences, lets_out=lets_out)
         )
 
     def is_large(self, rules: RulesInForce) -> bool:
@@ -129,12 +124,26 @@ class AlertUnit:
         held = self._evaluator.watches_count + self.series_count + len(self._pipeline)
         return held + rules.count + self._pace.silences > _LARGE
 
-    def refresh(self, rules: RulesInForce, silences: SilencesInForce | None, now: float) -> None:
-        """Judge by these from now on, in any thread that has the unit; `flow` tells what ends."""
+    def refresh(
+        self,
+        rules: RulesInForce | None,
+        silences: SilencesInForce | None,
+        now: float,
+        *,
+        lets_out: bool = True,
+    ) -> None:
+        """Judge by these from now on, in any thread that has the unit; `flow` tells what ends.
+
+        Args:
+            rules: The rules; None: those that there are, restored ones too.
+            silences: The silences; None: as with the rules.
+            now: When this happens.
+            lets_out: Whether what none of the silences holds back is told.
+        """
         if silences is not None:
-            self._silences.replace(silences.silences)
+            self._silences.replace(silences.silences, lets_out=lets_out)
             self._pace.silences = silences.silences.count_of(self.key.company_id)
-        if rules is self._rules:
+        if rules is None or rules is self._rules:
             return
         company_id = self.key.company_id
         told = self._evaluator.set_rules(rules.of(company_id), now)
@@ -144,6 +153,15 @@ class AlertUnit:
         # Pieces that are stored from now on are of these rules, and must not meet a base of others.
         self.is_whole_due = self.is_moved = True
         self._tell(told, now)
+
+    @property
+    def judged_by(self) -> ListTimes:
+        """Of when the newest lists are that it was judged by."""
+        return self._parts.lists
+
+    @judged_by.setter
+    def judged_by(self, lists: ListTimes) -> None:
+        self._parts.lists = lists
 
     def observe(self, batch: SampleBatch, now: float) -> Iterator[None]:
         """Judge the points of a batch; those that are not newer move nothing.
@@ -165,7 +183,7 @@ class AlertUnit:
             for at_ms, value in sorted(stored.points):
                 told = evaluator.observe(server_id, series, at_ms / 1000, value)
                 if has_windows:
-                    self._journal.note(evaluator, server_id, series, at_ms / 1000, value)
+                    self._parts.journal.note(evaluator, server_id, series, at_ms / 1000, value)
                 if told:
                     self._tell(told, now)
                     yield from self.flow()
@@ -202,7 +220,7 @@ class AlertUnit:
         """
         while self._coming:
             for event in self._coming[0]:
-                self._moved_alerts[event_key(event)] = None
+                self._parts.moved_alerts[event_key(event)] = None
                 self.new.append(event)
                 self.is_moved = True
                 self._pace.told()
@@ -212,14 +230,14 @@ class AlertUnit:
 
     def departed(self, server_id: str, at_ms: int, now: float) -> None:
         """Take away a server that left at `at_ms`, unless it is known to have come back since."""
-        if not self._returned.knows(server_id, at_ms):
+        if not self._parts.returned.knows(server_id, at_ms):
             self.forget(server_id, now)
 
     def returned(self, server_id: str, at_ms: int, now: float) -> None:
         """Note that a server which left at `at_ms` sends again; what it was before ends first."""
-        if not self._returned.knows(server_id, at_ms):
+        if not self._parts.returned.knows(server_id, at_ms):
             self.forget(server_id, now)
-            self._returned.note(server_id, at_ms)
+            self._parts.returned.note(server_id, at_ms)
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -229,7 +247,7 @@ class AlertUnit:
     def _tell(self, transitions: Iterable[Transition], now: float) -> None:
         self._now_ms = int(now * 1000)
         for transition in transitions:
-            self._moved_series[transition.server_id, transition.series_key] = None
+            self._parts.moved_series[transition.server_id, transition.series_key] = None
             try:
                 draft = transition.draft()
             except ValueError as error:
@@ -259,14 +277,7 @@ class AlertUnit:
     @property
     def is_dirty(self) -> bool:
         """Whether a decision is not stored yet, or what the next ones hang on."""
-        self._note_moved()
-        return bool(
-            self._coming or self.new or self._moved_series or self._moved_alerts or self._journal
-        )
-
-    def _note_moved(self) -> None:
-        """Note which states moved, also those that told nothing: since when, and what of."""
-        self._moved_series.update(dict.fromkeys(self._evaluator.take_moved()))
+        return bool(self._coming or self.new) or self._parts.is_dirty
 
     @property
     def undelivered(self) -> int:
@@ -291,37 +302,12 @@ class AlertUnit:
         Nothing may move the unit in between.
         """
         deque(self.flow(), maxlen=0)
-        self._note_moved()
-        for chunk in self._evaluator.snapshot_chunks(_CHUNK_SERIES):
-            yield _RULES, chunk.decode()
-        returned = self._returned.text()
-        if returned is not None:
-            yield _RETURNED, returned
-        yield from self._pipeline.snapshot().items()
+        yield from self._parts.whole()
 
     def pieces(self) -> dict[str, str | None] | None:
         """Return what moved, by name; None when that needs a whole snapshot."""
         deque(self.flow(), maxlen=0)
-        self._note_moved()
-        moved = len(self._moved_series)
-        is_whole_due = self.is_whole_due or self._journal.is_full
-        # A piece names its rules again, and so costs as much as several series of a whole one.
-        if is_whole_due or (moved > _PIECES_MIN and moved * 8 > self.series_count):
-            return None
-        found: dict[str, str | None] = {}
-        for server_id, series_key in self._moved_series:
-            data = self._evaluator.snapshot_series(server_id, series_key)
-            if data is None:
-                return None  # the series left with its alert
-            found[_name("s", server_id, series_key)] = data.decode()
-        for key in self._moved_alerts:
-            # Also where nothing is kept any more: the snapshot before may still have it.
-            found[_name("a", *key)] = self._pipeline.snapshot_alert(key) or _NOTHING
-        points = self._journal.piece()
-        if points is not None:
-            number, text = points
-            found[_name(JOURNAL, number)] = text
-        return found
+        return None if self.is_whole_due else self._parts.pieces()
 
     def change(self, *, base: dict[str, str] | None, pieces: dict[str, str | None]) -> AlertChange:
         """Return what is to be stored."""
@@ -332,9 +318,7 @@ class AlertUnit:
         for event in change.intents:
             self.waiting[event.event_id] = event
         self.new.clear()
-        self._moved_series.clear()
-        self._moved_alerts.clear()
-        self._journal.stored(whole=change.base is not None)
+        self._parts.stored(whole=change.base is not None)
         if change.base is not None:
             self.is_moved = self.is_whole_due = False
 
@@ -359,25 +343,12 @@ class AlertUnit:
         """
         self.epoch, self._seq = image.epoch, image.seq
         self.waiting = {event.event_id: event for event in image.intents}
-        faults = read_image(
-            image,
-            parts={
-                _RULES: lambda text: self._evaluator.restore(text.encode()),
-                _RETURNED: self._returned.restore,
-                **self._pipeline.restorers(),
-            },
-            pieces={
-                "s": lambda _, text: self._evaluator.merge(text.encode()),
-                "a": self._restore_alert,
-                JOURNAL: lambda name, text: self._journal.restore(name[0], text, self._evaluator),
-            },
-        )
+        faults = self._parts.restore(image)
+        # Until `refresh` brings others, it is judged by the rules that are stored with it.
+        self._metrics = self._evaluator.metrics
+        self._window_metrics = self._evaluator.window_metrics
         self.is_moved = True
         return faults
-
-    def _restore_alert(self, names: list[str], text: str) -> None:
-        company, server, rule, series, agent, group = names
-        self._pipeline.restore_alert((company, server, rule, series, agent, group), text)
 
     def drops(self) -> dict[str, int]:
         """Return what was not judged since this was last asked, by reason."""
@@ -386,10 +357,6 @@ class AlertUnit:
         self._counted = now
         self._unjudged.name(self._evaluator.take_unjudged())
         return {reason: count for reason, count in fresh.items() if count}
-
-
-def _name(*parts: str) -> str:
-    return json.dumps(parts, separators=(",", ":"))
 
 
 def _moment(unix_seconds: float) -> datetime:

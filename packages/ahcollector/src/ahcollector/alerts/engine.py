@@ -13,6 +13,7 @@ import anyio.to_thread
 
 from ahcollector import metrics as names
 from ahcollector._trouble import Trouble
+from ahcollector.alerts._currency import Currency
 from ahcollector.alerts._delivery import Delivery
 from ahcollector.alerts._in_force import RulesInForce, SilencesInForce
 from ahcollector.alerts._keeping import Keeper, Slot
@@ -20,6 +21,7 @@ from ahcollector.alerts._leaving import Leaving
 from ahcollector.alerts._left import LeftUnits
 from ahcollector.alerts._unit import AlertUnit
 from ahcollector.alerts.base import AlertStateStore, UnitKey
+from ahcollector.alerts.lists import HubLists
 from ahcollector.alerts.settings import AlertSettings
 from ahcollector.bus.base import SHARDS, SampleBatch, shard_for
 from ahcollector.clock import AsyncClock
@@ -71,6 +73,8 @@ class AlertEngine:
             long as the process lives.
         sieve: Tells who left: their batches are not judged, and their alerts end with the reason
             `forgotten`, within a tick of the process that owns their shard. None: nobody leaves.
+        lists: Knows of when the rules and silences are, so that a unit that is taken over is not
+            judged by older ones than before. None: they are taken as they are.
         settings: How it is judged.
         metrics: Where to count.
         tick_interval_seconds: Pause between two looks at reminders, silent series and silences.
@@ -89,6 +93,7 @@ class AlertEngine:
         event_ids: Callable[[], str],
         tenures: Callable[[], Mapping[int, object]] | None = None,
         sieve: Sieve | None = None,
+        lists: HubLists | None = None,
         settings: AlertSettings | None = None,
         metrics: Metrics | None = None,
         tick_interval_seconds: float = 10.0,
@@ -103,7 +108,6 @@ class AlertEngine:
             if not value > 0:
                 raise ValueError(f"{name} is {value}; it must be above 0")
         self._rules = rules
-        self._silences = silences
         self._store = store
         self._clock = clock
         self._tenures = tenures if tenures is not None else lambda: _ALL_SHARDS
@@ -124,6 +128,14 @@ class AlertEngine:
             keeper=self._keeper,
             clock=clock,
             settings=self._settings,
+            metrics=self._metrics,
+        )
+        self._currency = Currency(
+            rules=rules,
+            silences=silences,
+            lists=lists,
+            clock=clock,
+            wait_seconds=self._settings.lists_wait_seconds,
             metrics=self._metrics,
         )
         self._leaving = Leaving(sieve=sieve, clock=clock, metrics=self._metrics)
@@ -205,6 +217,7 @@ class AlertEngine:
 
     async def tick(self) -> None:
         """Let time pass for all units of this process; failures are told by log and metrics."""
+        await self._currency.look()
         owned = frozenset(self._tenures())
         is_well = await self._look_for_units(owned)
         try:
@@ -328,9 +341,7 @@ class AlertEngine:
             slot.tenure, slot.is_fenced = tenure, slot.unit is not None
         for _ in range(_CLAIMS_MAX):
             unit = await self._keeper.claimed(key, slot)
-            rules = self._rules()
-            assert rules is not None, "nothing is judged before there are rules"
-            await self._refresh(unit, rules)
+            await self._currency.refresh(slot, unit)
             # Behind the claim: whoever left noted it before another process claimed the unit to end
             # their alerts, so what is judged here is seen there, or refused here and judged anew.
             living = await self._leaving.living(unit, batches)
@@ -351,19 +362,6 @@ class AlertEngine:
             f"the alerts of company {key.company_id} in shard {key.shard} are taken over again and "
             "again: two processes own one shard"
         )
-
-    async def _refresh(self, unit: AlertUnit, rules: RulesInForce) -> None:
-        """Judge by what is in force now, and tell what that ends; others have their turns."""
-        silences, now = self._silences(), self._clock.time()
-        if unit.is_current(rules, silences):
-            return
-        if unit.is_large(rules):
-            # Many patterns, or many series to ask: seconds, and never left in the middle.
-            await anyio.to_thread.run_sync(unit.refresh, rules, silences, now)
-        else:
-            unit.refresh(rules, silences, now)
-        for _step in unit.flow():
-            await anyio.lowlevel.checkpoint()
 
     # --- what is told of it
 

@@ -7,7 +7,8 @@ Each unit has a file of its own, ``<shard>-<company>.alerts``, of sealed lines (
 "ids": […]}``. A commit with a base begins the file anew, in one step; others are appended and
 synced. A line that was cut by a crash is a commit that never returned.
 
-What cannot be read is kept aside in ``<name>.damaged``, counted and logged, and the rest is used.
+What cannot be read is kept aside in ``<name>.damaged``, counted and logged, and the rest is used,
+also where it is the head that is lost.
 ``alerts.lock`` is held with flock by the process that uses the directory.
 """
 
@@ -73,18 +74,24 @@ def _lines(key: UnitKey, image: AlertImage) -> list[bytes]:
 
 
 def decode(key: UnitKey, data: bytes) -> tuple[AlertImage, tuple[bytes, ...]]:
-    """Return the image of a unit's file, and the damaged pieces."""
+    """Return the image of a unit's file, and the damaged pieces.
+
+    Behind the head of another format, version or unit nothing counts. Where the head is lost, the
+    file's name says whose the lines are, and the events in them must not say otherwise.
+    """
     lines = read_sealed(data)
     damaged = list(lines.damaged)
     image = AlertImage(epoch=0)
-    is_ours = False
+    is_headed = any(record.get("op") == "head" for record in lines.records)
+    is_ours = not is_headed and not any(_is_of_others(key, one) for one in lines.records)
     for record in lines.records:
         try:
             if record["op"] == "head":
+                is_ours = False
                 image = attrs.evolve(image, epoch=_epoch(key, record))
                 is_ours = True
             elif not is_ours:
-                raise ValueError("the file has no head")
+                raise ValueError("the file is another one's")
             elif record["op"] == "told":
                 ids = frozenset(record["ids"])
                 left = tuple(event for event in image.intents if event.event_id not in ids)
@@ -93,7 +100,18 @@ def decode(key: UnitKey, data: bytes) -> tuple[AlertImage, tuple[bytes, ...]]:
                 image = _change(record).on(image)
         except (KeyError, TypeError, ValueError, DecodeError):
             damaged.append(seal(record).rstrip(b"\n"))
+    if not is_headed and data and not damaged:
+        # Cut out whole: all that is here can be read, and something is missing all the same.
+        damaged.append(b"")
     return attrs.evolve(image, damaged=len(damaged)), tuple(damaged)
+
+
+def _is_of_others(key: UnitKey, record: dict[str, Any]) -> bool:
+    """Whether a line holds an event of another company."""
+    intents = record.get("intents")
+    events = intents if isinstance(intents, list) else []
+    companies = [event.get("company_id") for event in events if isinstance(event, dict)]
+    return any(company_id != key.company_id for company_id in companies)
 
 
 def _epoch(key: UnitKey, record: dict[str, Any]) -> int:
@@ -225,7 +243,9 @@ class FileAlertStateStore:
 
     def _claim(self, key: UnitKey) -> AlertImage:
         image = self._load(key)
-        image = attrs.evolve(image, epoch=max(image.epoch, self._removed.get(key, 0)) + 1)
+        # The file may have lost what it said of the last one.
+        known = max(self._epochs.get(key, 0), self._removed.get(key, 0))
+        image = attrs.evolve(image, epoch=max(image.epoch, known) + 1)
         self._rewrite(key, image)
         self._epochs[key] = image.epoch
         self._intents[key] = {event.event_id: event for event in image.intents}

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from math import inf, nextafter
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
@@ -88,7 +89,8 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
         self._interval_seconds = interval_seconds
         self._current: _InForce | None = None
         self._etag: str | None = None
-        self._unkept: tuple[_Item, ...] | None = None
+        self._items: Sequence[_Item] | None = None
+        self._as_of = self._listed_at = float("-inf")
         self._named: frozenset[str] = frozenset()
         self._failure = "it was not asked yet"
         self._turn = anyio.Lock()
@@ -120,6 +122,16 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
                 f"({self._failure}): {self._costs} until they are read"
             )
 
+    @property
+    def as_of(self) -> float:
+        """When the hub last said that the list is this one; minus infinity: never."""
+        return self._as_of
+
+    @property
+    def listed_at(self) -> float:
+        """When the list was first heard to be this one; minus infinity: never."""
+        return self._listed_at
+
     async def run(self) -> None:
         """Take what was kept, then pull at once and each interval, until cancelled."""
         await self.recall()
@@ -128,6 +140,7 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
                 await self.pull()
             except HubError as error:
                 self._pulling.goes_on(self._clock.monotonic(), {"error": str(error)})
+                await self.catch_up()
             else:
                 self._pulling.is_over()
             await self._clock.sleep(self._interval_seconds)
@@ -135,16 +148,32 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
     async def recall(self) -> None:
         """Put in force what an earlier process kept, unless the hub was heard already."""
         async with self._turn:
-            if self._current is not None:
+            if self._current is None:
+                await self._take_kept()
+
+    async def catch_up(self) -> None:
+        """Take what another process kept, where that is newer; failures are told by the log."""
+        async with self._turn:
+            await self._take_kept()
+
+    async def _take_kept(self) -> None:
+        try:
+            as_of = await self._kept.as_of(self._name)
+            if as_of is None or as_of <= self._as_of:
                 return
-            try:
-                items = await self._kept.load(self._name)
-            except AlertStateError as error:
-                self._keeping.goes_on(self._clock.monotonic(), {"error": str(error)})
-                return
-            if items is not None:
-                read = partial(self._read_all, items)
-                await self._put(await run_beside(read, is_long=len(items) > _MANY), ())
+            documents = await self._kept.load(self._name)
+        except AlertStateError as error:
+            self._keeping.goes_on(self._clock.monotonic(), {"error": str(error)})
+            return
+        if documents is None:
+            return
+        read = partial(self._read_all, documents)
+        items = await run_beside(read, is_long=len(documents) > _MANY)
+        if items != self._items:
+            await self._put(items, ())
+            # The hub may name more of them, which cannot be used: it is asked for all of them.
+            self._items, self._etag = items, None
+        self._as_of = self._listed_at = as_of
 
     async def pull(self) -> int:
         """Ask the hub now; return how many are in force then.
@@ -153,6 +182,7 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
             HubError: It gave no list; what was in force stays.
         """
         async with self._turn:
+            asked_at = await self._now()
             try:
                 reply = await self._ask(self._etag)
             except HubError as error:
@@ -161,26 +191,37 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
                 raise
             if reply.items is not None:
                 await self._put(reply.items, reply.refused)
-                self._unkept = reply.items
+                if list(reply.items) != self._items:
+                    self._items, self._listed_at = list(reply.items), asked_at
+            self._as_of = asked_at
             # Only now: a list that could not be put in force is asked for again.
             self._etag = reply.etag
             self._metrics.set(self._told.last_sync, self._clock.time())
             await self._keep()
             return 0 if self._current is None else self._current.count
 
-    async def _keep(self) -> None:
-        """Keep the newest list, unless it is kept already."""
-        if self._unkept is None:
-            return
-        documents = partial(_documents, self._unkept)
-        items = await run_beside(documents, is_long=len(self._unkept) > _MANY)
+    async def _now(self) -> float:
         try:
-            await self._kept.save(self._name, items)
+            found = await self._kept.now()
+        except AlertStateError:
+            found = None
+        # Later than before also where the clock goes back: what is asked now is newer.
+        return max(self._clock.time() if found is None else found, nextafter(self._as_of, inf))
+
+    async def _keep(self) -> None:
+        """Keep the list, unless one as new is kept already."""
+        if self._items is None:
+            return
+        try:
+            kept = await self._kept.as_of(self._name)
+            if kept is None or kept < self._listed_at:
+                documents = partial(_documents, self._items)
+                items = await run_beside(documents, is_long=len(self._items) > _MANY)
+                await self._kept.save(self._name, items, as_of=self._listed_at)
         except AlertStateError as error:
             self._keeping.goes_on(self._clock.monotonic(), {"error": str(error)})
         else:
             self._keeping.is_over()
-            self._unkept = None
 
     async def _put(self, items: Sequence[_Item], refused: Sequence[_Refusal]) -> None:
         # Thousands of patterns take seconds, in which others must have their turns.

@@ -8,6 +8,7 @@
 | `rules:birth` | string | a random id: another one, or none, and Redis has forgotten everything |
 | `rules:aside:{shard}:{co}` | hash | a state that could not be read, as it was |
 | `rules:kept:{list}` | string | the hub's last rules, or silences |
+| `rules:kept:{list}:as_of` | string | when the hub was asked for them, by Redis' time |
 
 A commit is one script, which checks the owner's epoch. The first epoch of a unit is Redis' time in
 microseconds, so that none comes twice where Redis has forgotten the ones before. Parts of the
@@ -40,6 +41,7 @@ _CLAIM: Final = Script.load(_PACKAGE, "claim")
 _COMMIT: Final = Script.load(_PACKAGE, "commit")
 _SET_ASIDE: Final = Script.load(_PACKAGE, "set_aside")
 _REMOVE: Final = Script.load(_PACKAGE, "remove")
+_KEEP: Final = Script.load(_PACKAGE, "keep")
 _DEFLATED: Final = b"z"
 _LONG_CHARS: Final = 1 << 20
 _EPOCH_KEPT_SECONDS: Final = 86_400
@@ -243,10 +245,38 @@ class RedisKeptLists:
             _log.error("the hub's last %s in Redis cannot be read", name)
         return items
 
-    async def save(self, name: str, items: Sequence[Mapping[str, Any]]) -> None:
-        """Keep items in the place of those before."""
+    async def save(
+        self, name: str, items: Sequence[Mapping[str, Any]], *, as_of: float = 0.0
+    ) -> None:
+        """Keep items in the place of older ones."""
         with _translated(f"keep the hub's last {name}"):
-            await self._client.call("SET", self._key(name), encode_list(name, items))
+            await self._client.run(
+                _KEEP,
+                keys=[self._key(name), self._time_key(name)],
+                args=[encode_list(name, items, as_of), repr(as_of)],
+            )
+
+    async def as_of(self, name: str) -> float | None:
+        """Return of when the list is that is kept."""
+        with _translated(f"read of when the hub's last {name} are"):
+            count, data = await self._client.pipeline(
+                [["EXISTS", self._key(name)], ["GET", self._time_key(name)]]
+            )
+        if not count:
+            return None
+        try:
+            return float(data or 0)
+        except ValueError:
+            return 0.0
+
+    async def now(self) -> float | None:
+        """Return Redis' time."""
+        with _translated("ask for the time"):
+            seconds, micros = await self._client.call("TIME")
+        return int(seconds) + int(micros) / 1_000_000
 
     def _key(self, name: str) -> str:
         return self._client.key("rules:kept", name)
+
+    def _time_key(self, name: str) -> str:
+        return self._client.key("rules:kept", name, "as_of")

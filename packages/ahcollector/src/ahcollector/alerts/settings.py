@@ -41,6 +41,8 @@ class AlertSettings:
             and that no other has claimed, in case its store forgets everything meanwhile.
         left_units_max: So many of those stay; the ones that were left first go first.
         left_series_max: So many series they have together.
+        lists_wait_seconds: For so long a unit that was taken over waits for rules and silences as
+            new as those of its last owner; afterwards it is judged by what there is.
         companies: What differs for single companies, in `CompanyAlerts`.
         patience_seconds: For so long a failure of the store of states holds back the samples that
             could not be judged; afterwards they are acknowledged all the same.
@@ -59,6 +61,7 @@ class AlertSettings:
     left_seconds: float = attrs.field(default=900.0, validator=validators.gt(0))
     left_units_max: int = attrs.field(default=1_000, validator=validators.ge(0))
     left_series_max: int = attrs.field(default=100_000, validator=validators.ge(0))
+    lists_wait_seconds: float = attrs.field(default=600.0, validator=validators.ge(0))
     companies: Mapping[str, CompanyAlerts] = attrs.field(factory=dict)
 
     def of(self, company_id: str) -> AlertSettings:

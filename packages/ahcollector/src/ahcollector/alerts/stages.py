@@ -139,13 +139,21 @@ class SilenceStage:
     def __init__(self, *, held_max: int = 100_000) -> None:
         self._tracker = SuppressionTracker(held_max=held_max)
         self._silences: SilenceSet | None = None
+        self._lets_out = False
 
-    def holds(self, silences: SilenceSet) -> bool:
+    def holds(self, silences: SilenceSet, *, lets_out: bool = True) -> bool:
         """Whether these are the silences in force."""
-        return silences is self._silences
+        return silences is self._silences and lets_out == self._lets_out
 
-    def replace(self, silences: SilenceSet) -> None:
-        """Put silences in force; the same ones again cost nothing."""
+    def replace(self, silences: SilenceSet, *, lets_out: bool = True) -> None:
+        """Put silences in force; the same ones again cost nothing.
+
+        Args:
+            silences: All of them.
+            lets_out: Whether what none of them holds back is told. Not so while they are older than
+                those by which it was held back.
+        """
+        self._lets_out = lets_out
         if silences is not self._silences:
             self._silences = silences
             self._tracker.replace(silences)
@@ -161,7 +169,7 @@ class SilenceStage:
 
     def tick(self, now: datetime) -> Iterable[EventDraft]:
         """Return what is owed."""
-        return () if self._silences is None else self._tracker.due(now)
+        return self._tracker.due(now) if self._lets_out else ()
 
     def snapshot(self) -> Any:
         """Return all state but the silences."""

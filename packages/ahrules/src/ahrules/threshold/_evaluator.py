@@ -246,6 +246,11 @@ class Evaluator:
         return self._registry.work
 
     @property
+    def metrics(self) -> frozenset[str]:
+        """The metrics that the rules are on."""
+        return frozenset(self._registry.book.by_metric)
+
+    @property
     def window_metrics(self) -> frozenset[str]:
         """The metrics that rules with a window are on."""
         rules = (compiled.rule for compiled in self._registry.book.rules.values())
