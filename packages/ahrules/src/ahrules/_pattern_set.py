@@ -7,11 +7,10 @@ stands among them, and where that is missing, or they cannot be put together, al
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
-
-import re2
+from typing import Final
 
 from ahrules._limits import PATTERN_TEXT_CHARS_MAX
+from ahrules._patterns import Together, compile_together
 
 _TOGETHER: Final = 1_000
 _EACH_BYTES: Final = 8 << 10
@@ -37,7 +36,7 @@ class PatternSet:
     ) -> None:
         self._each_bytes = each_bytes
         self._bytes_min = bytes_min
-        self._parts: list[tuple[Any, range]] = []
+        self._parts: list[tuple[Together, range]] = []
         self._alone: list[int] = []
         for first in range(0, len(patterns), _TOGETHER):
             self._add(patterns, range(first, min(first + _TOGETHER, len(patterns))))
@@ -50,8 +49,8 @@ class PatternSet:
             return  # half a surrogate pair: no pattern matches it
         yield from self._alone
         for part, places in self._parts:
-            found = part.Match(seen)
-            if not found or len(places) not in found:
+            found = part(seen)
+            if len(places) not in found:
                 yield from places
                 continue
             yield from (places[place] for place in found if place < len(places))
@@ -61,25 +60,12 @@ class PatternSet:
         if len(places) < 2:
             self._alone += places
             return
-        part = self._together([patterns[place] for place in places])
+        together = [f"(?s){patterns[place]}" for place in places]
+        bytes_max = max(self._bytes_min, self._each_bytes * len(places))
+        part = compile_together([*together, _EVERYTHING], bytes_max)
         if part is not None:
             self._parts.append((part, places))
             return
         half = len(places) // 2
         self._add(patterns, places[:half])
         self._add(patterns, places[half:])
-
-    def _together(self, patterns: Sequence[str]) -> Any:
-        options = re2.Options()
-        options.log_errors = False
-        options.never_capture = True
-        options.max_mem = max(self._bytes_min, self._each_bytes * len(patterns))
-        part = re2.Set.FullMatchSet(options)
-        try:
-            for pattern in patterns:
-                part.Add(f"(?s){pattern}")
-            part.Add(_EVERYTHING)
-            part.Compile()
-        except re2.error:
-            return None
-        return part

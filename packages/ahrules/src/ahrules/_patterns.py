@@ -8,7 +8,8 @@ memory in proportion to its text, and is compiled once.
 """
 
 import re
-from typing import Any, Final
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 import re2
@@ -24,6 +25,9 @@ from ahrules._reading import is_unicode
 
 GLOB_SIGNS: Final = frozenset("*?[")
 """What makes a host a glob."""
+
+Together: TypeAlias = Callable[[bytes], Collection[int]]
+"""Gives the places of the patterns that match a whole text."""
 
 
 class PatternError(ValueError):
@@ -86,6 +90,29 @@ def _compiled(text: str, bytes_max: int) -> Pattern:
     options.max_mem = bytes_max
     compiled = re2.compile(text, options)
     return Pattern(compiled, compiled.programsize, bytes_max)
+
+
+def compile_together(texts: Sequence[str], bytes_max: int) -> Together | None:
+    """Return what gives the places of the patterns that match a whole text; None: too much memory.
+
+    What it gives is empty, too, where the memory does not do for the walk.
+
+    Args:
+        texts: Patterns that RE2 reads.
+        bytes_max: How much memory all of them may use.
+    """
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.max_mem = bytes_max
+    found = re2.Set.FullMatchSet(options)
+    try:
+        for text in texts:
+            found.Add(text)
+        found.Compile()
+    except re2.error:
+        return None
+    return lambda seen: found.Match(seen) or ()
 
 
 def is_glob(text: str) -> bool:

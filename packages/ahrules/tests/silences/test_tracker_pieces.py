@@ -68,3 +68,15 @@ def test_a_piece_that_cannot_be_read_or_is_anothers_is_refused_and_changes_nothi
     assert silences.snapshot_alert(other) is None
     silences.restore_alert(key, None)
     assert len(silences) == 0
+
+
+def test_what_was_told_although_silenced_is_told_to_its_end_by_who_takes_it_over():
+    silences = compile_silences([silence(0, 60), silence(0, 60, "web2", "s2")])
+    full = SuppressionTracker(silences, held_max=1)
+    assert full.mark(event(), at(1)).suppressed
+    told = event(server="web2", number=2)
+    assert full.mark(told, at(1)) is told
+    other = SuppressionTracker(silences, held_max=1)
+    other.restore_alert(event_key(told), full.snapshot_alert(event_key(told)))
+    ended = event("alert.resolved", server="web2", number=3, duration_seconds=60.0)
+    assert other.mark(ended, at(2)) is ended
