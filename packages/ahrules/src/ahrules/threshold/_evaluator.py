@@ -104,18 +104,21 @@ class Evaluator:
         if tracked is not None and not tracked.watches:
             tracked.pass_by(self._ticker.now)
             return []
-        if value is None or not _is_data(ts, value):
-            registry.drops["not_finite"] += 1
-            return []
+        # Nearly all are floats, and finite.
+        if type(value) is not float or type(ts) is not float or not isfinite(value - ts):
+            if value is None or not _is_data(ts, value):
+                registry.drops["not_finite"] += 1
+                return []
+            ts, value = float(ts), float(value)
         if tracked is None:
             expect("server", server, str, "give the server's id")
             tracked = registry.admit(server, series, self._ticker.now)
             if tracked is None or not tracked.watches:
                 return []
         if ts <= tracked.last_ts:
-            self._points.take_late(registry, tracked, float(ts), float(value))
+            self._points.take_late(registry, tracked, ts, value)
             return []
-        return self._points.take(registry, tracked, float(ts), float(value))
+        return self._points.take(registry, tracked, ts, value)
 
     def remember(self, server: str, series: Series, ts: float, value: float) -> None:
         """Take a point that was judged since the series' state was kept; between points and ticks.

@@ -90,7 +90,7 @@ def _add_late(tracked: Tracked, ts: float, value: float) -> None:
 
 def _aggregate(registry: Registry, watch: Watch, window: Window, ts: float, value: float) -> float:
     window.add(ts, value)
-    registry.work += len(window.values) // _WINDOW_POINTS_A_STEP
+    registry.work += window.size // _WINDOW_POINTS_A_STEP
     drops = registry.drops
     if window.cut:
         drops["window_points_max"] += window.cut

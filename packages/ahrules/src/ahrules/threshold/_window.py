@@ -46,13 +46,15 @@ class Window:
         points_max: How many points it holds; beyond, the oldest leave early.
     """
 
-    __slots__ = ("_points_max", "_seconds", "_times", "_values", "cut")
+    __slots__ = ("_points_max", "_seconds", "_times", "_values", "cut", "size")
 
     def __init__(self, seconds: float, points_max: int) -> None:
         self._seconds = seconds
         self._points_max = points_max
         self._times = array("d")
         self._values = array("d")
+        self.size = 0
+        """About how many points it holds."""
         self.cut = 0
         """Points that left early since it was made."""
 
@@ -93,7 +95,8 @@ class Window:
         self._bound()
 
     def _bound(self) -> None:
-        excess = len(self._times) - self._points_max
+        self.size = len(self._times)
+        excess = self.size - self._points_max
         if excess > 0:
             self.cut += excess
             self._drop(excess)
