@@ -196,7 +196,7 @@ async def ready(server, door="admin"):
 
 
 async def test_readyz_names_states_of_alerts_that_cannot_be_kept_until_they_can(tmp_path):
-    """C9: also a directory of its own that is full or gone; agents are let in all the same."""
+    """A directory that is gone, as one that is full; agents are let in all the same."""
     rules_dir = tmp_path / "states"
     data = {**QUICK, "alerting": {"scan_interval_seconds": 0.2, "rules_dir": str(rules_dir)}}
     async with running(tmp_path, data=data) as server:
