@@ -145,8 +145,11 @@ class World:
                 env=self._environment(),
             )
 
-    def start_server(self, *, seconds: float = 60) -> None:
+    def begin_server(self) -> None:
         self.server = self._spawn("server.log", "ah_server", "run", "--config", str(self.config))
+
+    def start_server(self, *, seconds: float = 60) -> None:
+        self.begin_server()
         wait_until("the server is up", self._is_up, seconds=seconds)
 
     def _is_up(self):

@@ -3,6 +3,8 @@
 import logging
 import signal
 from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Protocol
 
 import anyio
 from anyio.abc import TaskStatus
@@ -23,6 +25,8 @@ async def serve(
 ) -> None:
     """Runs the server until SIGINT or SIGTERM, then stops its parts in reverse order.
 
+    A signal that comes while it is still waiting for a service ends it too.
+
     Args:
         settings: the settings.
         seams: other parts than the real ones, for tests.
@@ -32,24 +36,59 @@ async def serve(
     Raises:
         ServerError: it could not start, or a part failed.
     """
-    async with assembled(settings, seams=seams) as assembly:
-        with one_error():
-            await _serve(assembly, progress, ready)
+    stop = _Stop()
+    with one_error():
+        async with anyio.create_task_group() as group:
+            # Before anything is waited for: a container's first process dies of no signal that it
+            # does not catch.
+            await group.start(stop_on_signal, stop)
+            try:
+                await _serve(settings, seams, stop, progress, ready)
+            finally:
+                group.cancel_scope.cancel()
 
 
 async def _serve(
-    assembly: Assembly,
+    settings: ServerSettings,
+    seams: Seams | None,
+    stop: "_Stop",
     progress: Callable[[str, str], None],
     ready: Callable[[Assembly], None],
 ) -> None:
-    supervisor = Supervisor(assembly.parts, progress=progress)
-    async with anyio.create_task_group() as group:
-        await group.start(stop_on_signal, supervisor)
-        group.start_soon(_announce, supervisor, assembly, ready)
-        try:
-            await supervisor.run()
-        finally:
-            group.cancel_scope.cancel()
+    async with AsyncExitStack() as stack:
+        with stop.start:
+            assembly = await stack.enter_async_context(assembled(settings, seams=seams))
+        if stop.requested:
+            return
+        supervisor = Supervisor(assembly.parts, progress=progress)
+        stop.supervisor = supervisor
+        async with anyio.create_task_group() as group:
+            group.start_soon(_announce, supervisor, assembly, ready)
+            try:
+                await supervisor.run()
+            finally:
+                group.cancel_scope.cancel()
+
+
+class _Stop:
+    """Ends the start while it goes on, and the parts once they run."""
+
+    def __init__(self) -> None:
+        self.start = anyio.CancelScope()
+        self.requested = False
+        self.supervisor: Supervisor | None = None
+
+    def request_stop(self) -> None:
+        """Begins the orderly end."""
+        self.requested = True
+        if self.supervisor is None:
+            self.start.cancel()
+        else:
+            self.supervisor.request_stop()
+
+
+class _Stoppable(Protocol):
+    def request_stop(self) -> None: ...
 
 
 async def _announce(
@@ -59,10 +98,10 @@ async def _announce(
     ready(assembly)
 
 
-async def stop_on_signal(supervisor: Supervisor, *, task_status: TaskStatus[None]) -> None:
+async def stop_on_signal(server: _Stoppable, *, task_status: TaskStatus[None]) -> None:
     """Turns the first SIGINT or SIGTERM into an orderly stop; later ones change nothing."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
         async for number in signals:
             _log.info("stopping on %s", signal.Signals(number).name)
-            supervisor.request_stop()
+            server.request_stop()

@@ -17,6 +17,7 @@ when they stand apart.
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import attrs
 import sqlalchemy.exc
@@ -26,12 +27,13 @@ from ah_server.errors import DependencyError, StateDirectoryError
 from ah_server.parts import Part
 from ah_server.settings import Address, Secret, ServerSettings
 from ah_server.state_directory import StateDirectory
-from ah_server.web_server import bound_address
+from ah_server.web_server import Application, WebServer, bound_address
 from ah_server.wiring._collector import collector_side, found_of
 from ah_server.wiring._hub import HubSide, bridge_part, hub_side
 from ah_server.wiring._identities import CollectorSide
 from ah_server.wiring._notify import NotifySide, notify_side
-from ah_server.wiring._seams import Doors, Seams, bind_all, web
+from ah_server.wiring._seams import Doors, Seams, bind_all, ingest_web, web
+from ah_server.wiring._waiting import answered_meanwhile
 from ahcollector.errors import CollectorError, PresenceError, RegistryError
 from ahcollector.hub import HttpHub
 from ahnotify.errors import NotifyError
@@ -60,6 +62,8 @@ async def assembled(
 ) -> AsyncIterator[Assembly]:
     """Composes the server; the parts are not running yet. Leaving closes all that was opened.
 
+    While it waits for a service, the doors say so to whoever comes.
+
     Raises:
         AddressInUseError: a port is taken.
         StateDirectoryError: the state directory cannot be used, or another process holds it.
@@ -69,7 +73,7 @@ async def assembled(
     """
     async with AsyncExitStack() as stack:
         try:
-            assembly = await _compose(settings, Seams() if seams is None else seams, stack)
+            assembly = await _opened(settings, Seams() if seams is None else seams, stack)
         except (RegistryError, PresenceError) as error:
             if settings.redis.addr is None:
                 raise _unusable(settings, error) from error
@@ -86,8 +90,34 @@ def _unusable(settings: ServerSettings, error: Exception) -> StateDirectoryError
     )
 
 
-async def _compose(settings: ServerSettings, seams: Seams, stack: AsyncExitStack) -> Assembly:
+async def _opened(settings: ServerSettings, seams: Seams, stack: AsyncExitStack) -> Assembly:
     doors = bind_all(settings, stack)
+    compose = partial(_compose, settings, seams, doors, stack)
+    if not seams.patient:
+        return await compose()
+    return await answered_meanwhile(
+        compose,
+        servers=partial(_servers_meanwhile, settings, doors),
+        awaited=seams.awaited,
+        clock=seams.clock,
+    )
+
+
+def _servers_meanwhile(
+    settings: ServerSettings, doors: Doors, app: Application
+) -> tuple[WebServer, ...]:
+    """Servers of all doors, on sockets of their own that they may close."""
+    others = attrs.asdict(doors, recurse=False)
+    ingest = others.pop("ingest")
+    return (
+        ingest_web(settings, app, ingest.dup()),
+        *(web(name, app, door.dup()) for name, door in others.items() if door is not None),
+    )
+
+
+async def _compose(
+    settings: ServerSettings, seams: Seams, doors: Doors, stack: AsyncExitStack
+) -> Assembly:
     state = StateDirectory.open(settings.state_dir)
     stack.callback(state.close)
     admin_token = state.secret("admin.token", settings.admin.token)

@@ -6,11 +6,9 @@ from functools import partial
 import attrs
 
 from ah_server._about import VERSION, host_id
-from ah_server.connections import fair_share
 from ah_server.errors import DependencyError
 from ah_server.parts import Loop, Part
 from ah_server.settings import Secret, ServerSettings
-from ah_server.web_server import WebServer
 from ah_server.wiring._alerting import agent_events_of, alerting_of
 from ah_server.wiring._departures import departures_of, sieve_of
 from ah_server.wiring._door import checks_of, open_door_of
@@ -24,7 +22,7 @@ from ah_server.wiring._redis import (
     shared_redis,
 )
 from ah_server.wiring._samples import samples_of
-from ah_server.wiring._seams import Doors, Seams, web
+from ah_server.wiring._seams import Doors, Seams, ingest_web, web
 from ah_server.wiring._stream import (
     carrier_of,
     dead_batches_of,
@@ -93,15 +91,6 @@ async def collector_side(
         rng=seams.rng,
         metrics=side.metrics,
     )
-    ingest = WebServer(
-        name="ingest",
-        app=door.app,
-        listener=doors.ingest,
-        tls_cert=settings.ingest.tls_cert,
-        tls_key=settings.ingest.tls_key,
-        # Half of the descriptors are for agents; the other doors share a quarter.
-        connections_max=fair_share(parts=1, of=2),
-    )
     flush = settings.worker.shutdown_flush_seconds
     parts = (
         *redis_loops(redis),
@@ -120,7 +109,7 @@ async def collector_side(
             agent_events_of(settings, seams, side, alerting, door.companies),
         ),
         web("admin", admin, doors.admin),
-        ingest,
+        ingest_web(settings, door.app, doors.ingest),
     )
     return side, parts
 
@@ -139,7 +128,7 @@ async def _with_shared_time(
         return seams, ()
     clock = SharedClock(read=redis.time, clock=seams.clock)
     try:
-        await reached("Redis", clock.set, seams, away=is_redis_away)
+        await reached("Redis", clock.set, seams, name="redis", away=is_redis_away)
     except RedisError as error:
         raise DependencyError(f"redis.addr: {error}") from error
     return attrs.evolve(seams, clock=clock), (Loop(name="shared time", body=clock.run),)

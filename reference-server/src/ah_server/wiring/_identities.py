@@ -118,7 +118,7 @@ async def identities_of(
     )
     # Silence of an agent is noticed even if it never speaks to this run of the server. Redis may
     # have gone since it was looked at: the store was waited for meanwhile.
-    await reached("Redis", directory.ensure_known, seams, away=is_redis_away)
+    await reached("Redis", directory.ensure_known, seams, name="redis", away=is_redis_away)
     resolver = Resolver(
         registry=kept.registry,
         directory=directory,

@@ -49,7 +49,7 @@ async def jetstream_of(
     )
     stack.push_async_callback(bus.close)
     try:
-        warnings = await reached("NATS", bus.check, seams, away=_is_away)
+        warnings = await reached("NATS", bus.check, seams, name="bus", away=_is_away)
     except BusError as error:
         says_how = isinstance(error.__cause__, NatsError) and error.__cause__.is_refusal
         way_out = "; start it, or correct nats.url" if _is_away(error) and not says_how else ""

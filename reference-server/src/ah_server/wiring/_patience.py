@@ -20,16 +20,18 @@ async def reached(
     look: Callable[[], Awaitable[T]],
     seams: Seams,
     *,
+    name: str,
     away: Callable[[CollectorError], bool],
 ) -> T:
     """Looks until it works, each second of a minute at most.
 
-    The log has a line at once and every 10 s.
+    The log has a line at once and every 10 s; the probes tell it all the while.
 
     Args:
         what: what is waited for, for the log.
         look: one try.
-        seams: the clock, and whether to wait at all.
+        seams: the clock, whether to wait at all, and who is told.
+        name: how `/readyz` calls it.
         away: whether waiting can help against what `look` raised.
 
     Raises:
@@ -39,9 +41,11 @@ async def reached(
     began = seams.clock.monotonic()
     told: float | None = None
     while True:
+        seams.awaited.asked(name)
         try:
-            return await look()
+            found = await look()
         except CollectorError as error:
+            seams.awaited.answered(name, str(error) or type(error).__name__)
             waited = seams.clock.monotonic() - began
             if not seams.patient or not away(error) or waited >= _WAIT_SECONDS:
                 raise
@@ -53,3 +57,6 @@ async def reached(
                     extra={"seconds_left": round(_WAIT_SECONDS - waited), "error": str(error)},
                 )
             await seams.clock.sleep(_AGAIN_SECONDS)
+        else:
+            seams.awaited.answered(name)
+            return found

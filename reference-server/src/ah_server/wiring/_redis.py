@@ -37,7 +37,7 @@ async def shared_redis(
     client = RedisClient(config=redis_config(settings, settings.addr), clock=seams.clock)
     stack.push_async_callback(client.aclose)
     try:
-        warnings = await reached("Redis", client.check, seams, away=is_redis_away)
+        warnings = await reached("Redis", client.check, seams, name="redis", away=is_redis_away)
     except RedisSettingsError as error:
         raise DependencyError(f"redis.addr: {error}") from error
     except RedisError as error:

@@ -73,6 +73,7 @@ async def samples_of(
             "VictoriaMetrics",
             check,
             seams,
+            name="tsdb",
             away=lambda error: isinstance(error, TemporaryStoreError),
         )
     except TemporaryStoreError as error:

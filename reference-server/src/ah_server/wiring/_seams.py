@@ -14,6 +14,7 @@ from ah_server.errors import ServerError, StateDirectoryError, joined
 from ah_server.parts import Part
 from ah_server.settings import Address, ServerSettings
 from ah_server.web_server import Application, WebServer, bind
+from ah_server.wiring._awaited import Awaited
 from ahcollector.clock import AsyncClock, SystemClock
 
 
@@ -33,12 +34,13 @@ class Seams:
     """Where a test, or a build of one's own, puts another part in; the defaults are real.
 
     `patient` is whether to wait for a service that does not answer yet, as at the start of a
-    machine; a check does not.
+    machine; a check does not. `awaited` is told what is waited for.
     """
 
     clock: AsyncClock = attrs.field(factory=SystemClock)
     rng: random.Random = attrs.field(factory=random.SystemRandom)
     patient: bool = True
+    awaited: Awaited = attrs.field(factory=Awaited)
     parts: Callable[[tuple[Part, ...]], tuple[Part, ...]] = attrs.field(default=lambda parts: parts)
 
 
@@ -73,6 +75,19 @@ def bind_all(settings: ServerSettings, stack: AsyncExitStack) -> Doors:
 def web(name: str, app: Application, door: socket.socket) -> WebServer:
     """A web server without TLS of its own."""
     return WebServer(name=name, app=app, listener=door, connections_max=fair_share(parts=1, of=16))
+
+
+def ingest_web(settings: ServerSettings, app: Application, door: socket.socket) -> WebServer:
+    """The web server of agents."""
+    return WebServer(
+        name="ingest",
+        app=app,
+        listener=door,
+        tls_cert=settings.ingest.tls_cert,
+        tls_key=settings.ingest.tls_key,
+        # Half of the descriptors are for agents; the other doors share a quarter.
+        connections_max=fair_share(parts=1, of=2),
+    )
 
 
 @contextmanager
