@@ -287,15 +287,20 @@ def test_any_story_with_any_faults_tells_the_same(story, faults):
 
 
 @pytest.mark.fault
-def test_killed_at_steps_over_real_files(tmp_path):
+@pytest.mark.parametrize(
+    ("rules", "steps", "stored"),
+    [(RULES, STORY, True), (PATIENT, PATIENT_STORY, False)],
+    ids=["all", "patient, 30 s"],
+)
+def test_killed_at_steps_over_real_files(tmp_path, rules, steps, stored):
     """C18: the same with states and outbox in files, at some of the steps."""
 
     async def run():
-        calm, count = await told_by(STORY, RULES, stored=True)
+        calm, count = await told_by(steps, rules, stored=stored)
         for number, at in enumerate(random.Random(3).sample(range(count), 4)):
             store = await FileAlertStateStore.open(tmp_path / f"rules{number}")
             outbox = await FileOutbox.open(tmp_path / f"outbox{number}", now=0.0)
-            told, _ = await told_by(STORY, RULES, stored=True, at=at, store=store, outbox=outbox)
+            told, _ = await told_by(steps, rules, stored=stored, at=at, store=store, outbox=outbox)
             assert told == calm, at
             await store.close()
             await outbox.close()

@@ -4,6 +4,7 @@ Two processes over one store and one outbox. Each has the hub's lists by a pulle
 hub of its own, so that one can be behind: within the minute between two pulls, or for good.
 """
 
+import anyio
 import pytest
 from alert_world import World, batch, owner, rule, silence
 
@@ -241,3 +242,40 @@ async def test_clock_that_goes_back_makes_no_list_older():
     await pair.one.engine.tick()
     assert [one.rule_id for one in pair.one.rules.current.of("acme")] == ["new"]
     assert [item["rule_id"] for item in await pair.kept.load("rules")] == ["new"]
+
+
+class Slow(FakeHub):
+    """Answers when it is told to, as the list was when it was asked."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked, self.answers = anyio.Event(), anyio.Event()
+
+    async def rules(self, etag):
+        reply = await super().rules(etag)
+        self.asked.set()
+        await self.answers.wait()
+        return reply
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_hub_that_is_slow_holds_up_no_alert_and_takes_nothing_back(is_new):
+    """What another process kept comes while this one's pull is under way, and is newer."""
+    pair = Pair()
+    await pair.pull(pair.one, pair.two, rules=[OLD])
+    puller, hub = pair.two.rules, Slow()
+    hub.threshold_rules = (rule("odd"),) if is_new else (OLD,)
+    puller._hub = hub
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(puller.pull)
+        await hub.asked.wait()
+        await pair.pull(pair.one, rules=[OLD, NEW])
+        with anyio.fail_after(5):
+            await pair.two.engine.tick()
+        assert len(puller.current.of("acme")) == 2
+        hub.answers.set()
+    assert [one.rule_id for one in puller.current.of("acme")] == ["old", "new"]
+    hub.threshold_rules = (NEW,)
+    pair.world.clock.advance(1)
+    await puller.pull()
+    assert [one.rule_id for one in puller.current.of("acme")] == ["new"]

@@ -6,7 +6,7 @@ from alert_world import World, batch, owner, rule
 
 from ahcollector.alerts import AlertChange, RulePuller, UnitKey
 from ahcollector.bus import shard_for
-from ahcollector.errors import AlertStateError, TemporaryStoreError
+from ahcollector.errors import AlertStateError, TemporaryHubError, TemporaryStoreError
 from ahcollector.testing import FakeClock, FakeHub
 from ahcollector.testing._contracts.alerts import _event
 
@@ -218,3 +218,54 @@ async def test_epoch_of_a_unit_comes_never_twice_though_redis_forgot_it(client, 
     await client.call("HSET", client.key("rules:state:3:acme"), "epoch", "x")
     with pytest.raises(AlertStateError, match="an epoch in Redis is no number"):
         await store.look([KEY])
+
+
+@pytest.mark.fault
+async def test_process_that_is_killed_leaves_whole_windows_in_redis(client):
+    """C18: the points since the last whole snapshot are there for the next owner."""
+    from ahcollector.alerts.redis import RedisAlertStateStore
+
+    mean = rule(agg="avg", agg_seconds=30, threshold=55, for_seconds=5)
+    calm = World(mean)
+    killed = World(mean, store=RedisAlertStateStore(client=client))
+    for value in [50, 20, 60, 10, 90, 54, 56, 70, 80, 90, 10, 10, 90, 90]:
+        for world in (calm, killed):
+            world.clock.advance(5)
+            await world.show(batch(world.now, value))
+        killed.start()
+    told = [
+        [(one.type, one.occurred_at, one.value) for one in await world.events()]
+        for world in (killed, calm)
+    ]
+    assert told[0] == told[1]
+    assert len(told[1]) >= 3
+
+
+@pytest.mark.fault
+async def test_process_whose_hub_fails_has_what_another_one_kept_in_redis(client):
+    """C18: the list that is newer by Redis' time, and never an older one."""
+    from ahcollector.alerts.redis import RedisKeptLists
+
+    hubs = [FakeHub(), FakeHub()]
+    well, failing = (
+        RulePuller(hub=hub, kept=RedisKeptLists(client=client), clock=FakeClock(skewed))
+        for hub, skewed in zip(hubs, (0.0, 1e9), strict=True)
+    )
+    for hub in hubs:
+        hub.threshold_rules = (rule("a"),)
+    await well.pull()
+    await failing.pull()
+    hubs[0].threshold_rules = (rule("a"), rule("b"))
+    hubs[1].fails = TemporaryHubError("no")
+    await well.pull()
+    await failing.catch_up()
+    assert [one.rule_id for one in failing.current.of("acme")] == ["a", "b"]
+    assert failing.listed_at == well.listed_at
+    hubs[1].fails, hubs[1].threshold_rules = None, (rule("c"),)
+    await failing.pull()
+    await failing.catch_up()
+    assert [one.rule_id for one in failing.current.of("acme")] == ["c"]
+    await client.call("DEL", client.key("rules:kept:rules"), client.key("rules:kept:rules:as_of"))
+    await failing.pull()
+    await well.catch_up()
+    assert [one.rule_id for one in well.current.of("acme")] == ["c"]

@@ -94,6 +94,8 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
         self._named: frozenset[str] = frozenset()
         self._failure = "it was not asked yet"
         self._turn = anyio.Lock()
+        # Apart from the turn, which a hub that is slow holds up: nothing else may wait for that.
+        self._putting = anyio.Lock()
         self._pulling = Trouble(
             _log,
             f"the hub's {self._name} could not be read, the last ones stay",
@@ -147,13 +149,13 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
 
     async def recall(self) -> None:
         """Put in force what an earlier process kept, unless the hub was heard already."""
-        async with self._turn:
+        async with self._putting:
             if self._current is None:
                 await self._take_kept()
 
     async def catch_up(self) -> None:
         """Take what another process kept, where that is newer; failures are told by the log."""
-        async with self._turn:
+        async with self._putting:
             await self._take_kept()
 
     async def _take_kept(self) -> None:
@@ -182,23 +184,32 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
             HubError: It gave no list; what was in force stays.
         """
         async with self._turn:
-            asked_at = await self._now()
+            asked_at, before = await self._now(), self._items
             try:
                 reply = await self._ask(self._etag)
             except HubError as error:
                 self._failure = str(error)
                 self._metrics.inc(names.HUB_PULL_FAILURES, list=self._name)
                 raise
-            if reply.items is not None:
-                await self._put(reply.items, reply.refused)
-                if list(reply.items) != self._items:
-                    self._items, self._listed_at = list(reply.items), asked_at
-            self._as_of = asked_at
-            # Only now: a list that could not be put in force is asked for again.
-            self._etag = reply.etag
+            async with self._putting:
+                await self._take(reply, asked_at, before)
             self._metrics.set(self._told.last_sync, self._clock.time())
             await self._keep()
             return 0 if self._current is None else self._current.count
+
+    async def _take(
+        self, reply: _Reply[_Item, _Refusal], asked_at: float, before: Sequence[_Item] | None
+    ) -> None:
+        """Put an answer in force, unless something newer was taken since it was asked for."""
+        if asked_at <= self._as_of or (reply.items is None and self._items is not before):
+            return  # the hub is asked for all of them by the next pull
+        if reply.items is not None:
+            await self._put(reply.items, reply.refused)
+            if list(reply.items) != self._items:
+                self._items, self._listed_at = list(reply.items), asked_at
+        # Only now: a list that could not be put in force is asked for again.
+        self._etag = reply.etag
+        self._as_of = asked_at
 
     async def _now(self) -> float:
         try:
