@@ -9,6 +9,7 @@ from servers import running, until
 
 from ah_server.settings import settings_from
 from ah_server.wiring._companies import alert_settings, company_defaults, group_down_of
+from ahcollector.alerts.redis import RedisKeptLists
 from ahcollector.detector import AGENTS_SHARD
 from ahcollector.redis import RedisClient, RedisConfig
 from ahcollector.registry import CompanyDefaults
@@ -281,3 +282,28 @@ async def test_states_of_alerts_are_where_they_are_set_to_be(tmp_path):
 
 async def found(path):
     return path.exists()
+
+
+@pytest.mark.service
+@pytest.mark.fault
+async def test_server_takes_newer_lists_that_another_one_kept(tmp_path, private_redis):
+    """C18: its own pull is up to a minute old, and another server heard of a rule since."""
+    prefix = f"test-{uuid.uuid4().hex}:"
+    redis = {"addr": f"127.0.0.1:{private_redis.port}", "prefix": prefix}
+    alerting = QUICK["alerting"] | {"rules_sync_interval_seconds": 3600}
+    data = {**QUICK, "alerting": alerting, "redis": redis}
+    async with running(tmp_path, data=data) as server:
+
+        async def has_pulled():
+            return await server.metric("ahc_last_rules_sync_timestamp_seconds")
+
+        await until(has_pulled)
+        client = RedisClient(config=RedisConfig(port=private_redis.port, prefix=prefix))
+        kept = RedisKeptLists(client=client)
+        await kept.save("rules", [RULE], as_of=await kept.now())
+        await client.aclose()
+
+        async def has_taken_it():
+            return await server.metric("ahc_rules_in_force") == 1
+
+        await until(has_taken_it)
