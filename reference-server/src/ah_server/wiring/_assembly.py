@@ -99,7 +99,6 @@ async def _opened(settings: ServerSettings, seams: Seams, stack: AsyncExitStack)
         compose,
         servers=partial(_servers_meanwhile, settings, doors),
         awaited=seams.awaited,
-        clock=seams.clock,
     )
 
 

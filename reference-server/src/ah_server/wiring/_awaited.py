@@ -24,6 +24,3 @@ class Awaited:
         waits = sorted(name for name, state in self._states.items() if state != "ok")
         start = f"{_STARTING}, and waits for {', '.join(waits)}" if waits else _STARTING
         return dict(sorted({**self._states, "start": start}.items()))
-
-    def __str__(self) -> str:
-        return self.checks()["start"]

@@ -1,8 +1,7 @@
 """What all doors answer while the start waits for a service.
 
 The sockets listen before anything else begins, so whoever connects meanwhile would hang, and a
-probe with them. Here each is answered: `/healthz` with 200, `/readyz` with what is waited for, and
-all else with 503 and `Retry-After`, in the shape that agents and the hub's callers read.
+probe with them. Here `waiting_app` answers them.
 
 The servers that answer have duplicates of the sockets. Connections that come between their end and
 the beginning of the real ones wait in the kernel for the moment it takes.
@@ -14,18 +13,13 @@ from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.types import Receive, Scope, Send
 
 from ah_server.parts import one_error
+from ah_server.waiting_app import waiting_app
 from ah_server.web_server import Application, WebServer
 from ah_server.wiring._awaited import Awaited
-from ahcollector.clock import AsyncClock
 
 _PATIENCE_SECONDS = 0.5
-_RETRY_AFTER = "5"
-_OK, _UNAVAILABLE = 200, 503
 T = TypeVar("T")
 
 
@@ -34,7 +28,6 @@ async def answered_meanwhile(
     *,
     servers: Callable[[Application], Sequence[WebServer]],
     awaited: Awaited,
-    clock: AsyncClock,
 ) -> T:
     """Returns what `compose` does; when that takes its time, the doors answer until it is done.
 
@@ -42,13 +35,12 @@ async def answered_meanwhile(
         compose: the start. What it raises is raised, and its cancellation ends the answering too.
         servers: makes the servers of all doors for an application. They close their sockets.
         awaited: what the start waits for.
-        clock: paces: for half a second nothing is answered, so that a quick start stays one.
     """
     made: list[T] = []
     failure: Exception | None = None
     with one_error():
         async with anyio.create_task_group() as group:
-            answering = _Answering(servers=partial(servers, waiting_app(awaited)), clock=clock)
+            answering = _Answering(servers=partial(servers, waiting_app(awaited.checks)))
             group.start_soon(answering.run, group)
             try:
                 made.append(await compose())
@@ -65,16 +57,16 @@ async def answered_meanwhile(
 class _Answering:
     """Servers that begin when the start takes long, and end before the real ones begin."""
 
-    def __init__(self, *, servers: Callable[[], Sequence[WebServer]], clock: AsyncClock) -> None:
+    def __init__(self, *, servers: Callable[[], Sequence[WebServer]]) -> None:
         self._make = servers
-        self._clock = clock
         self._patience = anyio.CancelScope()
         self._over = False
         self._open: list[tuple[WebServer, anyio.Event]] = []
 
     async def run(self, group: TaskGroup) -> None:
         with self._patience:
-            await self._clock.sleep(_PATIENCE_SECONDS)
+            # So that a quick start stays one. In real time, as those who wait for an answer count.
+            await anyio.sleep(_PATIENCE_SECONDS)
         if self._over:
             return
         for server in self._make():
@@ -98,28 +90,3 @@ class _Answering:
             server.stop()
         for _, done in self._open:
             await done.wait()
-
-
-def waiting_app(awaited: Awaited) -> Application:
-    """The application of every door before the server is ready."""
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        path = Request(scope).url.path
-        if path == "/healthz":
-            response = JSONResponse({"status": "ok"})
-        elif path == "/readyz":
-            response = JSONResponse(
-                {"status": "not ready", "checks": awaited.checks()}, status_code=_UNAVAILABLE
-            )
-        else:
-            response = JSONResponse(
-                {"code": "unavailable", "message": f"{awaited}: try again later"},
-                status_code=_UNAVAILABLE,
-                headers={"X-AH-Code": "unavailable", "Retry-After": _RETRY_AFTER},
-            )
-        response.headers["Cache-Control"] = "no-store"
-        await response(scope, receive, send)
-
-    return app
