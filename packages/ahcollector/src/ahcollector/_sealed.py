@@ -137,7 +137,8 @@ def replace_file(path: Path, chunks: Iterable[bytes]) -> None:
     """Give a file a new content in one step that is durable on return; mode 0600.
 
     Raises:
-        OSError: The old content is still there, whole.
+        OSError: The old content is still there, whole; or the new one is, and a power cut may bring
+            the old one back.
     """
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:

@@ -82,10 +82,17 @@ class SealedLog:
             self._named = True
 
     def rewrite(self, lines: Iterable[bytes]) -> None:
-        """Replace the whole content; durable on return. Raises OSError: the old one is there."""
+        """Replace the whole content; durable on return.
+
+        Raises:
+            OSError: The old content is there, or all of the new one; see `replace_file`.
+        """
         content = list(lines)
-        replace_file(self._path, content)
+        # Also where this fails behind the replacement: what is appended next must not go to the
+        # file that has no name any more, nor be durable under a name that is not.
         self.close()
+        self._named = False
+        replace_file(self._path, content)
         self.lines = len(content)
         self.size_bytes = sum(map(len, content))
         self.broken = False

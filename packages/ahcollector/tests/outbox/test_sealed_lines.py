@@ -1,10 +1,15 @@
 """Sealed lines show damage, and give back everything that is whole."""
 
+import errno
+import os
+import stat
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ahcollector._sealed import read_sealed, replace_file, seal, set_aside
+from ahcollector._sealedlog import SealedLog
 
 json_values = st.recursive(
     st.none()
@@ -83,3 +88,34 @@ def test_pieces_set_aside_pile_up(tmp_path):
     set_aside(tmp_path / "damaged", [b"b", b"c"])
     assert (tmp_path / "damaged").read_bytes() == b"a\nb\nc\n"
     assert (tmp_path / "damaged").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.fault
+def test_what_is_appended_behind_a_replacement_that_half_failed_is_in_the_file(
+    tmp_path, monkeypatch
+):
+    """C18: the new file is in its place, and only its name could not be synced."""
+    log = SealedLog(tmp_path / "log")
+    log.append(LINES[:3], sync=True)
+    synced = []
+    real = os.fsync
+
+    def fails_for_directories(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "Input/output error")
+        real(descriptor)
+
+    def watched(descriptor):
+        synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+        real(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fails_for_directories)
+        with pytest.raises(OSError, match="Input/output"):
+            log.rewrite(LINES[2:3])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", watched)
+        log.append(LINES[3:4], sync=True)
+    log.close()
+    assert list(read_sealed((tmp_path / "log").read_bytes()).records) == WHOLE[2:4]
+    assert synced == [True], "the name is durable with the line"

@@ -1,6 +1,9 @@
 """C18: what a memory presence decided is on disk before anybody gets it, at the price of a page."""
 
+import errno
 import itertools
+import os
+import stat
 
 import pytest
 
@@ -187,6 +190,34 @@ async def test_a_journal_that_cannot_be_put_away_says_nothing_new(on_disk, path)
         await presence.beacon(T0 + second)
         await presence.save()
     assert journals(path) == []
+
+
+@pytest.mark.fault
+async def test_decisions_are_kept_after_a_turn_over_whose_name_could_not_be_synced(
+    on_disk, monkeypatch
+):
+    """C18: the file has its other name by then, and what is decided next is none of that one."""
+    _, presence = on_disk()
+    await everybody(presence, REFS[:3])
+    await presence.save()
+    await presence.expire(T0 + 95, 500)
+    real = os.fsync
+
+    def fails_for_directories(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "input/output error")
+        real(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fails_for_directories)
+        with pytest.raises(PresenceError, match="input/output"):
+            await presence.save()
+    for ref in REFS[:3]:
+        await presence.touch(ref, T0 + 100, None)
+        handed = await presence.pending(500)
+        _, again = on_disk()
+        assert await again.pending(500) == handed
+        await presence.save()
 
 
 async def test_the_snapshot_before_has_what_was_decided_since_too(on_disk, path):

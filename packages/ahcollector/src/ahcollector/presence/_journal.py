@@ -137,9 +137,10 @@ class JournalFile:
         if self._turned.exists() or not self._path.exists():
             return
         self._path.replace(self._turned)
-        sync_directory(self._path.parent)
+        # Before anything can fail: what is added from here on is none of the turned file.
         self._log.close()
         self._log = SealedLog(self._path)
+        sync_directory(self._path.parent)
 
     def settle(self) -> None:
         """Let the turned file be the old one; what is damaged was read, and goes."""
