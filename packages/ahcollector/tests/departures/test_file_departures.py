@@ -107,6 +107,22 @@ def test_bounds_are_checked():
         MemoryDepartures(keep_seconds=0)
 
 
+async def test_a_file_of_more_than_the_bound_is_told_once_when_it_is_opened(tmp_path, caplog):
+    """And not a line for each of a hundred thousand."""
+    path = tmp_path / "departures.log"
+    file = await FileDepartures.open(path)
+    for number in range(9):
+        await file.note(of(f"s{number}", at=float(number)))
+    metrics = PrometheusMetrics()
+    again = await FileDepartures.open(path, departures_max=2, metrics=metrics)
+    assert set(await again.of([("acme", f"s{n}") for n in range(9)])) == {
+        ("acme", "s7"),
+        ("acme", "s8"),
+    }
+    assert [one.departures_max for one in caplog.records] == [2]
+    assert metrics.registry.get_sample_value("ahc_departures_dropped_total") == 7
+
+
 async def test_what_the_bound_pushes_out_is_told(caplog):
     metrics = PrometheusMetrics()
     memory = MemoryDepartures(departures_max=1, keep_seconds=10, metrics=metrics)

@@ -29,17 +29,26 @@ async def test_value_that_cannot_be_read_is_told_and_hides_no_other(client, depa
         caplog.clear()
         await client.call("HSET", client.key("left", "at"), "acme:s1", junk)
         assert set(await departures.of([S1, S2])) == {S2}
-        assert "delete them again" in caplog.text
+        assert set(await departures.of([S1])) == set()
+        assert caplog.text.count("delete them again") == 1, "and not for each batch"
     await departures.note(of("s1", at=5.0))
     assert (await departures.of([S1]))[S1].at_ms == 5_000
 
 
 async def test_key_of_another_type_is_an_error(client, departures):
     await client.call("SET", client.key("left", "at"), "x")
-    with pytest.raises(DeparturesError, match="departures: cannot look for them"):
+    with pytest.raises(DeparturesError, match=r"cannot look for them.*left:\*.*RENAME"):
         await departures.of([S1])
-    with pytest.raises(DeparturesError, match="departures: cannot remember one"):
+    with pytest.raises(DeparturesError, match=r"cannot remember one.*left:\*.*RENAME"):
         await departures.note(of("s1"))
+
+
+async def test_bounds_are_checked(client):
+    from ahcollector.departures.redis import RedisDepartures
+
+    for bounds in ({"departures_max": 0}, {"keep_seconds": 0.0}):
+        with pytest.raises(ValueError, match="at least one departure"):
+            RedisDepartures(client=client, **bounds)
 
 
 async def test_version_of_an_emptied_redis_is_another(client, departures, keys_of):

@@ -68,6 +68,7 @@ class World:
         self.clock = FakeClock(START + 10)
         self.departures = MemoryDepartures()
         self.known = set()
+        self.registry_fails = None
         self.store = MemoryStore(clock=self.clock)
         self.wrapped = Wrapped(self.store)
         self.metrics = PrometheusMetrics()
@@ -79,6 +80,8 @@ class World:
         )
 
     async def is_known(self, batch):
+        if self.registry_fails is not None:
+            raise self.registry_fails
         return batch.agent_id in self.known
 
     async def leave(self, server="web-1", *, keeps_series=False):
@@ -236,7 +239,7 @@ async def test_nothing_is_written_while_nobody_can_tell(error):
     if isinstance(error, DeparturesError):
         world.departures.of = away
     else:
-        world.sieve._is_known = away
+        world.registry_fails = error
     with pytest.raises(TemporaryStoreError, match=r"cannot be told.*away"):
         await world.writer.write([batch(11)])
     assert await world.stored() == {}

@@ -38,6 +38,7 @@ __all__ = [
     "Departures",
     "Left",
     "ServerKey",
+    "check_bounds",
     "later",
     "tell_over",
 ]
@@ -96,6 +97,15 @@ def later(one: Left | None, other: Left | None) -> Left | None:
         return one if other is None else other
     series = [ms for ms in (one.series_at_ms, other.series_at_ms) if ms is not None]
     return Left(at_ms=max(one.at_ms, other.at_ms), series_at_ms=max(series, default=None))
+
+
+def check_bounds(*, keep_seconds: float, departures_max: int) -> None:
+    """Refuse bounds under which nothing would be remembered. Raises ValueError."""
+    if departures_max < 1 or not keep_seconds > 0:
+        raise ValueError(
+            f"departures_max is {departures_max} and keep_seconds {keep_seconds:g}: at least "
+            "one departure must be remembered, for some time"
+        )
 
 
 def tell_over(count: int, departures_max: int, metrics: Metrics) -> None:

@@ -67,6 +67,7 @@ class FileDepartures:
 
         Raises:
             DeparturesError: It cannot be read or written.
+            ValueError: Nothing would be remembered under these bounds.
         """
         known = MemoryDepartures(
             keep_seconds=keep_seconds, departures_max=departures_max, metrics=metrics
@@ -131,14 +132,17 @@ def _load(path: Path, log: SealedLog, known: MemoryDepartures) -> int:
     data = log.read()
     lines = read_sealed(data)
     damaged = list(lines.damaged)
+    over = 0
     for record in lines.records:
         try:
             company, server, left = _read(record)
         except (KeyError, TypeError, ValueError):
             damaged.append(seal(record).rstrip())
             continue
-        known.take(company, server, left)
+        over += known.take(company, server, left)
     log.lines = len(lines.records)
+    # Once for all of the file: most of it was told by the process before, one by one.
+    known.tell_over(over)
     if damaged:
         set_aside(_damaged(path), damaged)
     if damaged or (data and not data.endswith(b"\n")):

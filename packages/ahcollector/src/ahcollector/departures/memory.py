@@ -11,6 +11,7 @@ from ahcollector.departures.base import (
     Departure,
     Left,
     ServerKey,
+    check_bounds,
     later,
     tell_over,
 )
@@ -26,6 +27,9 @@ class MemoryDepartures:
         keep_seconds: How long a departure is remembered.
         departures_max: How many are.
         metrics: Where those are counted that make room.
+
+    Raises:
+        ValueError: Nothing would be remembered under these bounds.
     """
 
     def __init__(
@@ -35,11 +39,7 @@ class MemoryDepartures:
         departures_max: int = DEPARTURES_MAX,
         metrics: Metrics | None = None,
     ) -> None:
-        if departures_max < 1 or not keep_seconds > 0:
-            raise ValueError(
-                f"departures_max is {departures_max} and keep_seconds {keep_seconds:g}: at least "
-                "one departure must be remembered, for some time"
-            )
+        check_bounds(keep_seconds=keep_seconds, departures_max=departures_max)
         self._keep_ms = int(keep_seconds * 1000)
         self._departures_max = departures_max
         self._metrics = metrics if metrics is not None else NullMetrics()
@@ -52,7 +52,7 @@ class MemoryDepartures:
 
     async def note(self, departure: Departure) -> None:
         """Remember a departure."""
-        self.take(departure.company_id, departure.server_id, departure.left)
+        self.tell_over(self.take(departure.company_id, departure.server_id, departure.left))
 
     async def of(self, servers: Collection[ServerKey]) -> Mapping[ServerKey, Left]:
         """Return when servers left."""
@@ -72,25 +72,31 @@ class MemoryDepartures:
         known = self._left.get((departure.company_id, departure.server_id))
         return later(known, departure.left) != known
 
-    def take(self, company_id: str, server_id: str | None, left: Left) -> None:
-        """Remember what is known of somebody besides what was."""
+    def take(self, company_id: str, server_id: str | None, left: Left) -> int:
+        """Remember what is known of somebody besides what was; return how many make room for it."""
         key = (company_id, server_id)
         known = self._left.get(key)
         merged = later(known, left)
         assert merged is not None, "there is one of them"
         if merged == known:
-            return
+            return 0
         self._left[key] = merged
         self._left.move_to_end(key)
         self._noted += 1
+        over = 0
         while len(self._left) > 1:
             oldest = next(iter(self._left.values()))
             is_old = oldest.at_ms < merged.at_ms - self._keep_ms
             if not is_old and len(self._left) <= self._departures_max:
                 break
             self._left.popitem(last=False)
-            if not is_old:
-                tell_over(1, self._departures_max, self._metrics)
+            over += not is_old
+        return over
+
+    def tell_over(self, count: int) -> None:
+        """Tell of those that made room, if there are any."""
+        if count:
+            tell_over(count, self._departures_max, self._metrics)
 
     def all(self) -> Iterator[tuple[str, str | None, Left]]:
         """Yield what is remembered, in the order in which it was noted."""

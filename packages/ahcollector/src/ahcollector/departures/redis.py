@@ -27,10 +27,11 @@ from ahcollector.departures.base import (
     Departure,
     Left,
     ServerKey,
+    check_bounds,
     later,
     tell_over,
 )
-from ahcollector.errors import DeparturesError, RedisError
+from ahcollector.errors import DeparturesError, RedisError, RedisRefusedError
 from ahcollector.metrics import Metrics, NullMetrics
 from ahcollector.redis import RedisClient, Script
 
@@ -41,14 +42,7 @@ _log = logging.getLogger("ahcollector.departures")
 _NOTE: Final = Script.load("ahcollector.departures", "note")
 _VALUE: Final = re.compile(rb"(\d{1,15}) (\d{0,15})")
 _PAGE_SERVERS: Final = 500
-
-
-@contextmanager
-def _translated(doing: str) -> Iterator[None]:
-    try:
-        yield
-    except RedisError as error:
-        raise DeparturesError(f"departures: cannot {doing}: {error}") from error
+_UNREADABLE_MAX: Final = 1_000
 
 
 class RedisDepartures:
@@ -59,6 +53,9 @@ class RedisDepartures:
         keep_seconds: How long a departure is remembered.
         departures_max: How many are.
         metrics: Where those are counted that make room.
+
+    Raises:
+        ValueError: Nothing would be remembered under these bounds.
     """
 
     def __init__(
@@ -69,15 +66,18 @@ class RedisDepartures:
         departures_max: int = DEPARTURES_MAX,
         metrics: Metrics | None = None,
     ) -> None:
+        check_bounds(keep_seconds=keep_seconds, departures_max=departures_max)
         self._client = client
         self._keep_ms = int(keep_seconds * 1000)
         self._departures_max = departures_max
         self._metrics = metrics if metrics is not None else NullMetrics()
+        # Values that were told of: each batch of such a server asks again.
+        self._unreadable: dict[str, bytes] = {}
 
     async def note(self, departure: Departure) -> None:
         """Remember a departure, by one script."""
         left = departure.left
-        with _translated("remember one"):
+        with self._translated("remember one"):
             over = await self._client.run(
                 _NOTE,
                 keys=[self._key("at"), self._key("order"), self._key("version")],
@@ -101,9 +101,9 @@ class RedisDepartures:
             companies = list(dict.fromkeys(company for company, _ in page))
             fields = [_field(company, None) for company in companies]
             fields += [_field(*key) for key in page]
-            with _translated("look for them"):
+            with self._translated("look for them"):
                 reply = await self._client.call("HMGET", self._key("at"), *fields)
-            values = [_left(field, value) for field, value in zip(fields, reply, strict=True)]
+            values = [self._left(field, value) for field, value in zip(fields, reply, strict=True)]
             whole = dict(zip(companies, values, strict=False))
             for key, own in zip(page, values[len(companies) :], strict=True):
                 left = later(whole[key[0]], own)
@@ -113,28 +113,47 @@ class RedisDepartures:
 
     async def version(self) -> str:
         """Return when something was noted last."""
-        with _translated("look for new ones"):
+        with self._translated("look for new ones"):
             reply = await self._client.call("GET", self._key("version"))
         return "" if reply is None else bytes(reply).decode("utf-8", "replace")
 
     def _key(self, name: str) -> str:
         return self._client.key("left", name)
 
+    @contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except RedisError as error:
+            text = f"departures: cannot {doing}: {error}"
+            if isinstance(error, RedisRefusedError) and not error.is_of_server:
+                text += (
+                    f": a key {self._key('*')} holds what departures never wrote; move it away "
+                    "with RENAME, and delete again what was deleted"
+                )
+            raise DeparturesError(text) from error
 
-def _field(company_id: str, server_id: str | None) -> str:
-    parts = [company_id] if server_id is None else [company_id, server_id]
-    return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
+    def _left(self, field: str, value: bytes | None) -> Left | None:
+        match = None if value is None else _VALUE.fullmatch(value)
+        if match is None:
+            if value is not None:
+                self._tell_unreadable(field, value)
+            return None
+        at_ms, series_at_ms = match.groups()
+        return Left(at_ms=int(at_ms), series_at_ms=int(series_at_ms) if series_at_ms else None)
 
-
-def _left(field: str, value: bytes | None) -> Left | None:
-    if value is None:
-        return None
-    match = _VALUE.fullmatch(value)
-    if match is None:
+    def _tell_unreadable(self, field: str, value: bytes) -> None:
+        if self._unreadable.get(field) == value:
+            return
+        if len(self._unreadable) >= _UNREADABLE_MAX:
+            self._unreadable.clear()
+        self._unreadable[field] = value
         _log.error(
             "what Redis says of somebody who left cannot be read: delete them again",
             extra={"field": field[:200], "found": repr(value[:100])},
         )
-        return None
-    at_ms, series_at_ms = match.groups()
-    return Left(at_ms=int(at_ms), series_at_ms=int(series_at_ms) if series_at_ms else None)
+
+
+def _field(company_id: str, server_id: str | None) -> str:
+    parts = [company_id] if server_id is None else [company_id, server_id]
+    return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
