@@ -134,6 +134,20 @@ async def test_who_came_after_the_snapshot_is_known_by_its_transition(on_disk):
     assert [one.kind.value for one in await again.pending(500)] == ["down", "up"]
 
 
+async def test_a_down_tells_when_its_agent_was_heard_where_the_snapshot_is_older(on_disk):
+    _, presence = on_disk()
+    await everybody(presence, REFS[:1])
+    await presence.save()
+    await presence.touch(REFS[0], T0 + 50, None)
+    [down] = await presence.expire(T0 + 200, 500)
+    _, again = on_disk()
+    [shown] = await again.agents()
+    assert shown.last_seen == down.last_seen == T0 + 50
+    await again.touch(REFS[0], T0 + 230, None)
+    _, up = await again.pending(500)
+    assert up.last_seen == T0 + 50
+
+
 async def test_a_removal_is_in_a_snapshot_before_its_up_is_handed_out(on_disk):
     disk, presence = on_disk()
     await everybody(presence, REFS[:3])

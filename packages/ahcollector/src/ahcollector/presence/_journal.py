@@ -201,6 +201,8 @@ def with_journal(
         state.seq = transition.seq
         if transition.kind is TransitionKind.DOWN:
             state.down_since = transition.occurred_at
+            if transition.last_seen is not None:
+                state.last_seen = max(transition.last_seen, state.last_seen or 0.0)
         else:
             state.down_since = None
             state.heard(transition.occurred_at, down_min_seconds, 0.0)
