@@ -69,6 +69,19 @@ def mortal(testkit_session):
     service.close()
 
 
+@pytest.fixture
+def full_departures():
+    """Departures that nobody can note, as in a file on a full disk."""
+    from ahcollector.departures import MemoryDepartures
+    from ahcollector.errors import DeparturesError
+
+    class Full(MemoryDepartures):
+        async def note(self, departure):
+            raise DeparturesError("no space left")
+
+    return Full()
+
+
 @pytest.fixture(scope="session")
 def client_of():
     """Make a client behind a prefix of its own, which is yours to close: `client_of(port)`."""

@@ -51,7 +51,7 @@ class AgainHub(FakeHub):
 
 
 class Desk:
-    def __init__(self, *, versions=True):
+    def __init__(self, *, versions=True, departures=None):
         clock = FakeClock()
         self.hub = AgainHub(versions=versions)
         self.registry = MemoryRegistry()
@@ -61,6 +61,7 @@ class Desk:
             presence=MemoryPresence(event_ids=UUID7Generator(clock, random.Random(1)).next),
             negative=negative,
             clock=clock,
+            departures=departures,
         )
         self.resolver = Resolver(
             registry=self.registry,
@@ -102,6 +103,18 @@ async def test_answers_that_overtake_each_other_leave_the_newest_token_good(vers
     await original(slow[0])
     entry = await desk.resolver.resolve(hash_of(reply.agent_token))
     assert entry.agent.agent_id == "a1", "without versions by the hub's word on the token"
+
+
+@pytest.mark.fault
+async def test_a_departure_that_cannot_be_noted_costs_nobody_the_token(full_departures, caplog):
+    """C18: the agent leaves its old server, and that cannot be kept; its token is told."""
+    desk = Desk(departures=full_departures)
+    await desk.directory.put(desk.hub.active("a1", "old", server_id="before"))
+    desk.hub.made = 1
+    reply = await desk.enroll()
+    assert reply.agent_token == "token-2"
+    assert "no space left" in caplog.records[-1].error
+    assert (await desk.resolver.resolve(hash_of("token-2"))).agent.server_id == "s"
 
 
 async def test_a_hub_that_enrols_a_revoked_agent_without_a_version_is_told(caplog):

@@ -23,7 +23,7 @@ OLD = hashlib.sha256(b"old").hexdigest()
 
 
 class Desk:
-    def __init__(self):
+    def __init__(self, *, departures=None):
         clock = FakeClock()
         self.hub = FakeHub()
         self.registry = MemoryRegistry()
@@ -32,6 +32,7 @@ class Desk:
             presence=MemoryPresence(event_ids=UUID7Generator(clock, random.Random(1)).next),
             negative=NegativeCache(),
             clock=clock,
+            departures=departures,
         )
         self.renewal = Renewal(hub=self.hub, directory=self.directory)
 
@@ -73,6 +74,17 @@ async def test_a_registry_that_fails_costs_nobody_the_token(caplog):
         raise RegistryError("no answer")
 
     desk.registry.put = broken
+    reply = await desk.renewal.renew(AGENT, shown_hash=OLD, request_id="r")
+    assert reply.agent_token == "new"
+    assert "could not be kept" in caplog.text
+
+
+@pytest.mark.fault
+async def test_a_departure_that_cannot_be_noted_costs_nobody_the_token(full_departures, caplog):
+    """C18: by the registry the agent is at another server yet."""
+    desk = Desk(departures=full_departures)
+    await desk.directory.put(desk.hub.active("a1", "old", server_id="before"))
+    desk.grants(hashlib.sha256(b"new").hexdigest())
     reply = await desk.renewal.renew(AGENT, shown_hash=OLD, request_id="r")
     assert reply.agent_token == "new"
     assert "could not be kept" in caplog.text

@@ -5,8 +5,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ahcollector.departures import Left
-from ahcollector.errors import DeparturesError, RegistryError
-from ahcollector.registry import FullSync
+from ahcollector.errors import DeparturesError, PresenceError, RegistryError
+from ahcollector.registry import Directory, FullSync
 from ahwire import AgentRecord
 from ahwire.hub import AgentState
 
@@ -182,6 +182,59 @@ async def test_revocation_whose_departure_was_not_noted_is_noted_when_it_is_told
     assert await left(known) is None
     await known.syncer.sync_once()
     assert await left(known) is not None
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    ("part", "name", "error"),
+    [
+        ("departures", "note", DeparturesError("away")),
+        ("registry", "by_server", RegistryError("away")),
+        ("presence", "remove", PresenceError("away")),
+        ("presence", "ensure", PresenceError("away")),
+    ],
+)
+async def test_a_move_that_was_not_followed_is_followed_when_it_is_told_again(
+    known, part, name, error, after
+):
+    """C18: the registry has the new place by then; only the first call could read the old one."""
+    await known.directory.put(record(1))
+    known.clock.advance(200)
+    await known.presence.expire(known.clock.time(), 500)
+    parts = {each: getattr(known, each) for each in ("registry", "presence", "departures")}
+    parts[part] = Failing(parts[part], name, error, after=after)
+    directory = Directory(negative=known.negative, clock=known.clock, **parts)
+    with pytest.raises(type(error)):
+        await directory.put(record(1, 2, company_id="blue"))
+    await directory.put(record(1, 2, company_id="blue"))
+    assert await left(known) == Left(at_ms=now_ms(known), series_at_ms=None)
+    kinds = [(one.kind.value, one.agent.company_id) for one in await known.presence.pending(500)]
+    assert kinds == [("down", "acme"), ("up", "acme")]
+    assert [one.agent.company_id for one in await known.presence.agents()] == ["blue"]
+    version = await known.departures.version()
+    known.clock.advance(5)
+    await directory.put(record(1, 2, company_id="blue"))
+    assert await known.departures.version() == version
+
+
+@pytest.mark.fault
+async def test_a_departure_that_cannot_be_noted_keeps_no_agent_from_sending(
+    known, full_departures, caplog
+):
+    """C18: the hub's word on a token that the registry does not know moves its agent."""
+    await known.directory.put(known.hub.active("a1", "old", server_id="before"))
+    directory = Directory(
+        registry=known.registry,
+        presence=known.presence,
+        negative=known.negative,
+        clock=known.clock,
+        departures=full_departures,
+    )
+    moved = known.hub.active("a1", "new", server_id="s")
+    entry = await known.make_resolver(directory=directory).resolve(moved.token_hash)
+    assert entry.agent.server_id == "s"
+    assert "no space left" in caplog.records[-1].error
 
 
 @pytest.mark.fault

@@ -8,13 +8,11 @@ import logging
 from ahcollector.errors import (
     HubError,
     PermanentHubError,
-    PresenceError,
-    RegistryError,
     RequestRefusedError,
 )
 from ahcollector.hub.base import Hub
 from ahcollector.metrics import INGEST_ENROLL, Metrics, NullMetrics
-from ahcollector.registry.directory import Directory
+from ahcollector.registry.directory import NOT_FOLLOWED, Directory
 from ahcollector.registry.settings import agent_config
 from ahwire import AgentRecord
 from ahwire.agent_pb2 import EnrollRequest, EnrollResponse
@@ -137,7 +135,7 @@ class EnrollProxy:
         )
         try:
             put = await self._directory.put(record)
-        except (RegistryError, PresenceError) as error:
+        except NOT_FOLLOWED as error:
             # The token must reach its agent now or never; the hub tells us of it when it is used.
             _log.warning(
                 "new agent could not be kept, it will be looked up",

@@ -9,13 +9,11 @@ from ahcollector.enroll.proxy import unavailable
 from ahcollector.errors import (
     HubError,
     PermanentHubError,
-    PresenceError,
-    RegistryError,
     RequestRefusedError,
 )
 from ahcollector.hub.base import Hub
 from ahcollector.presence.base import AgentRef
-from ahcollector.registry.directory import Directory
+from ahcollector.registry.directory import NOT_FOLLOWED, Directory
 from ahwire import AgentRecord
 from ahwire.agent_pb2 import RenewResponse
 from ahwire.hub import AgentState
@@ -78,7 +76,7 @@ class Renewal:
         )
         try:
             put = await self._directory.put(record, renewal=True)
-        except (RegistryError, PresenceError) as error:
+        except NOT_FOLLOWED as error:
             # As with an enrolment: the token is told now or never.
             _log.warning(
                 "renewed token could not be kept, it will be looked up",

@@ -21,21 +21,25 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from ahcollector.clock import AsyncClock
-from ahcollector.departures.base import Departure, Departures
+from ahcollector.departures.base import Departure, Departures, ServerKey
 from ahcollector.departures.memory import MemoryDepartures
+from ahcollector.errors import DeparturesError, PresenceError, RegistryError
 from ahcollector.presence.base import AgentRef, Presence, WatchRule
 from ahcollector.registry.base import AgentEntry, Put, Registry, everybody, token_entries
 from ahwire import AgentRecord
 from ahwire.hub import AgentState
 
-__all__ = ["Directory", "NegativeCache"]
+__all__ = ["NOT_FOLLOWED", "Directory", "NegativeCache"]
 
 _log = logging.getLogger("ahcollector.registry")
 
 REASON_REMOVED = "removed"
+
+NOT_FOLLOWED: Final = (RegistryError, PresenceError, DeparturesError)
+"""What `Directory.put` raises; who must answer an agent now or never goes on without it."""
 
 
 class NegativeCache:
@@ -135,6 +139,9 @@ class Directory:
         self._rules = rules
         self._followers = followers
         self._departures = departures if departures is not None else MemoryDepartures()
+        # Where agents were whose move the registry has, and not yet all that follows it: the record
+        # told again shows no move. Of calls that are under way, or failed and are to be repeated.
+        self._moved_from: dict[str, dict[ServerKey, None]] = {}
 
     async def put(self, record: AgentRecord, *, renewal: bool = False) -> Put:
         """Take a record; what is older than the known one changes nothing.
@@ -152,14 +159,19 @@ class Directory:
         if not put.applied:
             return put
         agent = put.after.agent
-        await self._note_emptied(put)
+        if put.before is not None and put.before.agent != agent:
+            was = put.before.agent
+            self._moved_from.setdefault(agent.agent_id, {})[was.company_id, was.server_id] = None
+        moved_from = list(self._moved_from.get(agent.agent_id, ()))
+        await self._note_emptied(put, moved_from)
         if put.after.record.state is AgentState.ACTIVE:
-            if put.before is not None and put.before.agent != agent:
+            if moved_from:
                 # It moved to another company or server: nothing of it may stay in the old one.
                 await self._presence.remove(agent.agent_id, now, REASON_REMOVED)
             await self._ensure(agent, now)
         else:
             await self._gone(agent, now)
+        self._moved_from.pop(agent.agent_id, None)
         if put.before is None or put.before.record.state is not put.after.record.state:
             _log_change(put.after)
         return put
@@ -274,14 +286,12 @@ class Directory:
         entry = await self._registry.get(agent_id)
         return entry is None or entry.record.state is not AgentState.ACTIVE
 
-    async def _note_emptied(self, put: Put) -> None:
+    async def _note_emptied(self, put: Put, moved_from: Iterable[ServerKey]) -> None:
         """Note the servers that a record which was taken may have left without an agent."""
-        if put.before is None:
-            return
-        agent, before = put.after.agent, put.before.agent
-        if before != agent:
-            await self._note_if_empty(before.company_id, before.server_id)
-        if put.after.record.state is AgentState.REVOKED:
+        agent = put.after.agent
+        for company_id, server_id in moved_from:
+            await self._note_if_empty(company_id, server_id)
+        if put.before is not None and put.after.record.state is AgentState.REVOKED:
             await self._note_if_empty(agent.company_id, agent.server_id, is_told_again=True)
 
     async def _note_if_empty(

@@ -134,7 +134,7 @@ class FullSync:
         """Read when the last reading is long enough ago and nobody else does; None: not now.
 
         Raises:
-            HubError, RegistryError, PresenceError: As `sync`.
+            HubError, RegistryError, PresenceError, DeparturesError: As `sync`.
         """
         due = await self._registry.begin_full_sync(
             now=self._clock.time(),
@@ -152,8 +152,9 @@ class FullSync:
         """Read all agents of the hub now, and deal with orphans.
 
         Raises:
-            HubError, RegistryError, PresenceError: It stopped; records that were taken stay. The
-                orphans found by then may have been removed, each by the hub's own word.
+            HubError, RegistryError, PresenceError, DeparturesError: It stopped; records that were
+                taken stay. The orphans found by then may have been removed, each by the hub's own
+                word.
         """
         before = await self._known()
         listed, pages, records = await self._read()

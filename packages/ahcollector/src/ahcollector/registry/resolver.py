@@ -10,7 +10,6 @@ from ahcollector.clock import AsyncClock
 from ahcollector.errors import (
     HubError,
     HubUnavailableError,
-    PresenceError,
     RegistryError,
 )
 from ahcollector.hub.base import Hub
@@ -23,7 +22,7 @@ from ahcollector.metrics import (
 from ahcollector.registry._flight import SingleFlight
 from ahcollector.registry.base import Registry, TokenEntry, ref_of, token_entries
 from ahcollector.registry.cache import CachedRegistry
-from ahcollector.registry.directory import Directory, NegativeCache
+from ahcollector.registry.directory import NOT_FOLLOWED, Directory, NegativeCache
 from ahwire import AgentRecord
 from ahwire.hub import AgentState
 
@@ -195,7 +194,7 @@ class Resolver:
         try:
             put = await self._directory.put(record)
             known = await self._registry.lookup(token_hash)
-        except (RegistryError, PresenceError) as error:
+        except NOT_FOLLOWED as error:
             self._metrics.inc(REGISTRY_PUT_FAILURES)
             _log.warning(
                 "what the hub told could not be kept; it is used all the same",

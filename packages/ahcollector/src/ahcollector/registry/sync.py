@@ -99,7 +99,8 @@ class Syncer:
         """Read from the stored cursor to the end.
 
         Raises:
-            HubError, RegistryError, PresenceError: The round stopped; what was taken stays.
+            HubError, RegistryError, PresenceError, DeparturesError: The round stopped; what was
+                taken stays.
         """
         pages = records = applied = 0
         cursor = await self._registry.cursor()
