@@ -42,10 +42,8 @@ def full(known, **options):
 
 
 def hub_forgets(known, *numbers):
-    gone = {f"a{number}" for number in numbers}
-    known.hub._stream = [one for one in known.hub._stream if one.agent_id not in gone]
-    for agent_id in gone:
-        known.hub.records.pop(agent_id, None)
+    for number in numbers:
+        known.hub.forget(f"a{number}")
 
 
 def gauge(known, name):

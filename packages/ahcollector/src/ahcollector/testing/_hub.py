@@ -70,6 +70,11 @@ class FakeHub:
         self.records[record.agent_id] = record
         self._stream.append(record)
 
+    def forget(self, agent_id: str) -> None:
+        """List an agent no more, as if there had never been one."""
+        self.records.pop(agent_id, None)
+        self._stream = [record for record in self._stream if record.agent_id != agent_id]
+
     @staticmethod
     def hash_of(token: str) -> str:
         """Return the hash by which a token is known."""
