@@ -285,6 +285,44 @@ async def test_a_stop_while_the_store_is_down_ends_and_leaves_the_rest_on_the_bu
     assert world.store.stored == [1, 2]
 
 
+class SharedBus(InProcessBus):
+    """What is left on it is others' to write."""
+
+    is_shared = True
+
+
+async def test_a_stop_while_the_store_hangs_does_not_use_up_its_time_where_others_share_the_bus():
+    """B2, observed: a SIGTERM took 14 s, though nothing is lost by leaving."""
+
+    class Hangs:
+        async def write(self, batches):
+            await anyio.sleep_forever()
+
+    took = {}
+
+    async def stop(bus):
+        world = World(SystemClock(), flush_seconds=0.01)
+        world.bus = bus(clock=world.clock)
+        world.worker = world.new_worker(
+            store=Hangs(), flush_seconds=0.01, shutdown_flush_seconds=4.5
+        )
+        await world.publish(1)
+        began = anyio.current_time()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(world.worker.run)
+            await anyio.sleep(0.1)
+            tasks.cancel_scope.cancel()
+        took[bus] = anyio.current_time() - began
+        assert world.bus.depth()[shard_for("web-1")] == 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stop, SharedBus)
+        tasks.start_soon(stop, InProcessBus)
+    assert 3 <= took[SharedBus] < 4.3
+    # Here they would be lost, so all the time is used that was given.
+    assert took[InProcessBus] >= 4.5
+
+
 async def test_a_closed_bus_ends_the_worker_when_all_is_written():
     world = World()
     await world.publish(1, 2)

@@ -29,6 +29,7 @@ __all__ = ["Worker", "WorkerStats"]
 # VictoriaMetrics, killed, was seen to lose its last 9.9 s.
 _DURABLE_AFTER_SECONDS: Final = 15.0
 _IDLE_POLL_SECONDS: Final = 0.02
+_STALLED_SECONDS: Final = 3.0
 _REQUESTS_TOLD: Final = 10
 _log = logging.getLogger("ahcollector.worker")
 
@@ -189,7 +190,9 @@ class Worker:
         """Work until cancelled, or until the bus is closed and everything is written; once.
 
         Cancelled, it goes on for at most `shutdown_flush_seconds`. From a bus that others share it
-        takes nothing more, and writes what it has; a bus of this process it empties. What is left
+        takes nothing more, and writes what it has, as long as no 3 s pass without a batch written:
+        store or bus hang then, and nothing is lost by leaving. A bus of this process it empties,
+        since what it holds ends with the process. What is left
         stays on the bus unacknowledged, and so does what is written and not known to be durable:
         the next worker writes it again.
         """
@@ -201,14 +204,27 @@ class Worker:
                 await done.wait()
             except anyio.get_cancelled_exc_class():
                 with anyio.move_on_after(self._shutdown_flush_seconds, shield=True):
-                    if self._bus.is_shared:
-                        self._close_buffers()
-                    # Idle is a matter of bus and buffers together, which no one event tells; in
-                    # real time, because the bound of the shutdown is real time too.
-                    while not (self._failed or self._idle()):  # noqa: ASYNC110 - see above
-                        await anyio.sleep(_IDLE_POLL_SECONDS)
+                    await self._finish()
                 scope.cancel()
                 raise
+
+    async def _finish(self) -> None:
+        """Return when nothing is left to write, or nothing can be hoped for."""
+        if self._bus.is_shared:
+            self._close_buffers()
+        # Idle is a matter of bus and buffers together, which no one event tells; in real time,
+        # because the bound of the shutdown is real time too.
+        done, since = self._batches, anyio.current_time()
+        while not (self._failed or self._idle()):
+            await anyio.sleep(_IDLE_POLL_SECONDS)
+            if self._batches != done:
+                done, since = self._batches, anyio.current_time()
+            elif self._bus.is_shared and anyio.current_time() - since >= _STALLED_SECONDS:
+                _log.warning(
+                    "the stop waits no longer for store and bus: what is left stays on the bus",
+                    extra={"samples": self._pending()},
+                )
+                return
 
     async def _serve(self, scope: anyio.CancelScope, done: anyio.Event) -> None:
         try:
