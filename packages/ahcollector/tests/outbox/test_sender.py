@@ -183,6 +183,23 @@ async def test_the_log_tells_how_long_events_wait_and_what_the_hub_asked_for(cap
     ]
 
 
+async def test_failures_of_an_empty_outbox_that_are_long_past_make_no_event_wait(caplog):
+    """Each is the first of its row: it is told, and the sender comes back in a moment."""
+    world = World()
+    stats = world.outbox.stats
+    for _ in range(12):
+
+        async def away(now):
+            raise OutboxError("no answer")
+
+        world.outbox.stats = away
+        assert (await world.sender.send_once()).wait_seconds <= 1.0
+        world.outbox.stats = stats
+        world.clock.advance(3600)
+        assert (await world.sender.send_once()).wait_seconds == 1.0
+    assert [one.getMessage() for one in caplog.records] == ["events wait in the outbox"] * 12
+
+
 async def test_an_answer_that_tells_nothing_of_some_events_is_told_with_the_way_out(caplog):
     world = World()
     await world.append(1, 2, 3)

@@ -110,10 +110,20 @@ class FailedTurns:
         """Note that a turn moved something: the next wait is a short one."""
         self._backoff.reset()
 
+    def nothing_waits(self) -> None:
+        """Note that the outbox answers and is empty: the next failure begins a row of its own."""
+        if self._failing:
+            _log.info("nothing waits in the outbox")
+        self.went_on()
+        self._end_row()
+
     def are_over(self, depth: int) -> bool:
         """Note that the hub took what it was sent; return whether it had not before."""
         was_failing = self._failing
         if was_failing:
             _log.info("the hub answers again", extra={"depth": depth})
-        self._failing = self._senseless = self._asks_for_long = False
+        self._end_row()
         return was_failing
+
+    def _end_row(self) -> None:
+        self._failing = self._senseless = self._asks_for_long = False

@@ -21,7 +21,7 @@ from ahcollector.errors import (
     PermanentHubError,
     TemporaryHubError,
 )
-from ahcollector.hub.base import Hub
+from ahcollector.hub.base import EventsHub
 from ahcollector.metrics import Metrics, NullMetrics
 from ahcollector.outbox._failing import (
     INCOMPLETE,
@@ -111,7 +111,7 @@ class OutboxSender:
         self,
         *,
         outbox: Outbox,
-        hub: Hub,
+        hub: EventsHub,
         clock: AsyncClock,
         rng: Rng,
         lease: SenderLease | None = None,
@@ -233,6 +233,7 @@ class OutboxSender:
         await self._tell_state(now)
         entries = await self._outbox.peek(self._batch_max)
         if not entries:
+            self._failing.nothing_waits()
             return False
         events = [entry.event for entry in entries]
         try:
