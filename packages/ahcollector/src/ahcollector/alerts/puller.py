@@ -25,7 +25,7 @@ from ahcollector.alerts._in_force import (
 from ahcollector.alerts.kept import KeptLists
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import AlertStateError, HubError
-from ahcollector.hub.base import Hub
+from ahcollector.hub.base import RulesHub, SilencesHub
 from ahcollector.metrics import Metric, Metrics, NullMetrics
 from ahrules import RuleError, SilenceError
 from ahwire import DecodeError
@@ -74,7 +74,6 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
     def __init__(
         self,
         *,
-        hub: Hub,
         kept: KeptLists,
         clock: AsyncClock,
         metrics: Metrics | None = None,
@@ -82,7 +81,6 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
     ) -> None:
         if not interval_seconds > 0:
             raise ValueError(f"interval_seconds is {interval_seconds}; it must be above 0")
-        self._hub = hub
         self._kept = kept
         self._clock = clock
         self._metrics = metrics if metrics is not None else NullMetrics()
@@ -308,6 +306,18 @@ class RulePuller(_Puller[RulesInForce, ThresholdRule, RuleError]):
         last_sync=names.LAST_RULES_SYNC,
     )
 
+    def __init__(
+        self,
+        *,
+        hub: RulesHub,
+        kept: KeptLists,
+        clock: AsyncClock,
+        metrics: Metrics | None = None,
+        interval_seconds: float = 60.0,
+    ) -> None:
+        super().__init__(kept=kept, clock=clock, metrics=metrics, interval_seconds=interval_seconds)
+        self._hub = hub
+
     async def _ask(self, etag: str | None) -> _Reply[ThresholdRule, RuleError]:
         reply = await self._hub.rules(etag)
         return _Reply(items=reply.rules, refused=reply.refused, etag=reply.etag)
@@ -335,6 +345,18 @@ class SilencePuller(_Puller[SilencesInForce, Silence, SilenceError]):
         refused=names.SILENCES_REFUSED,
         last_sync=names.LAST_SILENCES_SYNC,
     )
+
+    def __init__(
+        self,
+        *,
+        hub: SilencesHub,
+        kept: KeptLists,
+        clock: AsyncClock,
+        metrics: Metrics | None = None,
+        interval_seconds: float = 60.0,
+    ) -> None:
+        super().__init__(kept=kept, clock=clock, metrics=metrics, interval_seconds=interval_seconds)
+        self._hub = hub
 
     async def _ask(self, etag: str | None) -> _Reply[Silence, SilenceError]:
         reply = await self._hub.silences(etag)

@@ -12,7 +12,7 @@ import attrs
 from ahcollector.clock import AsyncClock
 from ahcollector.detector._events import moment
 from ahcollector.errors import HubError, OutboxError, PresenceError
-from ahcollector.hub.base import Hub
+from ahcollector.hub.base import ReportsHub
 from ahcollector.outbox.base import Outbox
 from ahcollector.presence.base import Presence, SeenLease
 from ahwire.hub import Heartbeat, Seen, SeenReport
@@ -56,7 +56,7 @@ class Reporter:
         self,
         *,
         presence: Presence,
-        hub: Hub,
+        hub: ReportsHub,
         outbox: Outbox,
         clock: AsyncClock,
         collector_id: str,

@@ -10,7 +10,7 @@ from ahcollector.errors import (
     PermanentHubError,
     RequestRefusedError,
 )
-from ahcollector.hub.base import Hub
+from ahcollector.hub.base import EnrollHub
 from ahcollector.metrics import INGEST_ENROLL, Metrics, NullMetrics
 from ahcollector.registry.directory import NOT_FOLLOWED, Directory
 from ahcollector.registry.settings import agent_config
@@ -77,7 +77,7 @@ class EnrollProxy:
     def __init__(
         self,
         *,
-        hub: Hub,
+        hub: EnrollHub,
         directory: Directory,
         public_url: str = "",
         metrics: Metrics | None = None,

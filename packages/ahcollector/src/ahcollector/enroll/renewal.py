@@ -11,7 +11,7 @@ from ahcollector.errors import (
     PermanentHubError,
     RequestRefusedError,
 )
-from ahcollector.hub.base import Hub
+from ahcollector.hub.base import RenewalHub
 from ahcollector.presence.base import AgentRef
 from ahcollector.registry.directory import NOT_FOLLOWED, Directory
 from ahwire import AgentRecord
@@ -39,7 +39,7 @@ class Renewal:
         directory: Takes the new state of the agent.
     """
 
-    def __init__(self, *, hub: Hub, directory: Directory) -> None:
+    def __init__(self, *, hub: RenewalHub, directory: Directory) -> None:
         self._hub = hub
         self._directory = directory
 

@@ -36,7 +36,7 @@ from ahcollector.clock import AsyncClock, SystemClock
 from ahcollector.enroll.proxy import EnrollProxy, unavailable
 from ahcollector.enroll.renewal import Renewal
 from ahcollector.errors import HubError
-from ahcollector.hub.base import Hub
+from ahcollector.hub.base import InventoryHub
 from ahcollector.ingest._answers import answer
 from ahcollector.ingest._batches import BatchIntake
 from ahcollector.ingest._body import BodyReader, interval_named, read_sent
@@ -78,7 +78,7 @@ def ingest_app(
     presence: Presence,
     bus: Bus,
     settings: CompanySettingsCache,
-    hub: Hub | None = None,
+    hub: InventoryHub | None = None,
     enroll: EnrollProxy | None = None,
     renewal: Renewal | None = None,
     budget: SeriesBudget | None = None,
@@ -177,7 +177,7 @@ class _Doors:
         intake: BatchIntake,
         reader: BodyReader,
         settings: CompanySettingsCache,
-        hub: Hub | None,
+        hub: InventoryHub | None,
         enroll: EnrollProxy | None,
         renewal: Renewal | None,
         limits: IngestLimits,

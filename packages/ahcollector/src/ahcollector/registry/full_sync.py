@@ -29,7 +29,7 @@ import attrs
 from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import CollectorError, TemporaryHubError
-from ahcollector.hub.base import Hub
+from ahcollector.hub.base import AgentsHub
 from ahcollector.metrics import (
     LAST_FULL_SYNC,
     REGISTRY_ORPHANS,
@@ -93,7 +93,7 @@ class FullSync:
     def __init__(
         self,
         *,
-        hub: Hub,
+        hub: AgentsHub,
         registry: Registry,
         directory: Directory,
         clock: AsyncClock,

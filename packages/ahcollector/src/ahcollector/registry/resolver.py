@@ -12,7 +12,7 @@ from ahcollector.errors import (
     HubUnavailableError,
     RegistryError,
 )
-from ahcollector.hub.base import Hub
+from ahcollector.hub.base import AgentsHub
 from ahcollector.metrics import (
     REGISTRY_LOOKUPS,
     REGISTRY_PUT_FAILURES,
@@ -72,7 +72,7 @@ class Resolver:
         *,
         registry: Registry,
         directory: Directory,
-        hub: Hub | None,
+        hub: AgentsHub | None,
         negative: NegativeCache,
         clock: AsyncClock,
         lookups_per_second: float = 50.0,
@@ -142,7 +142,7 @@ class Resolver:
             )
         return entry
 
-    async def _ask(self, hub: Hub, token_hash: str, answered: bool) -> TokenEntry | None:
+    async def _ask(self, hub: AgentsHub, token_hash: str, answered: bool) -> TokenEntry | None:
         """Return what the hub says; `answered` is whether the registry did not know the token.
 
         Those who share this call may differ in that: each judges by what it was told itself.

@@ -15,7 +15,7 @@ import attrs
 from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import HubError, RegistryError
-from ahcollector.hub.base import Hub
+from ahcollector.hub.base import SettingsHub
 from ahcollector.presence.base import WatchRule
 from ahcollector.registry._flight import SingleFlight
 from ahwire.agent_pb2 import AgentConfig
@@ -166,7 +166,7 @@ class CompanySettingsCache:
     def __init__(
         self,
         *,
-        hub: Hub | None,
+        hub: SettingsHub | None,
         clock: AsyncClock,
         refresh_seconds: float = 60.0,
         companies_max: int = 10_000,

@@ -8,7 +8,7 @@ import attrs
 
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import CollectorError, PermanentHubError
-from ahcollector.hub.base import Hub
+from ahcollector.hub.base import AgentsHub
 from ahcollector.metrics import LAST_SYNC, REGISTRY_AGENTS, Metrics, NullMetrics
 from ahcollector.registry.base import Registry
 from ahcollector.registry.directory import Directory
@@ -60,7 +60,7 @@ class Syncer:
     def __init__(
         self,
         *,
-        hub: Hub,
+        hub: AgentsHub,
         registry: Registry,
         directory: Directory,
         clock: AsyncClock,
