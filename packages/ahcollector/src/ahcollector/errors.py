@@ -139,7 +139,7 @@ class OutboxError(CollectorError):
 class FencedOutboxError(OutboxError):
     """The caller's fencing token is older than the newest: it lost the lease and must stop.
 
-    So it is with one that no lease can give: negative, or over `ahwire.limits.MAX_FENCE`.
+    So it is with one that no lease can give: negative, or `ahwire.limits.MAX_FENCE` and above.
 
     Attributes:
         fence: The token that was refused.
