@@ -260,6 +260,7 @@ async def test_an_event_becomes_an_incident_under_its_own_id(hub):
     assert (incident.tenant_id, incident.host) == ("acme", "web1")
     assert (incident.event_type, incident.severity) == ("agent_down", "high")
     assert incident.payload["labels"]["last_seen_at"] == "2026-11-30T09:58:30Z"
+    assert incident.payload["severity"] == "critical"
     suppressed = Event.from_json(json.dumps(hub.event(suppressed=True)).encode())
     assert to_incident(suppressed) is None
 

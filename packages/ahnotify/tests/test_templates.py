@@ -126,7 +126,7 @@ Silent for:  4 minutes 5 seconds
 Severity:    high
 Agent:       0190b6f2-0000-7000-8000-00000000000a
 
-You get this because of the rule "R".
+You get this because of the notification rule "R".
 """
     )
     for internal in ("series_key", "seq", "suppressed", "rule_id", "server_id", "agent_down"):

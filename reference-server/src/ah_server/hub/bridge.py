@@ -40,7 +40,8 @@ def to_incident(event: Event, *, superseded_by: str | None = None) -> IncidentEv
     """The incident an event stands for; None when the event is suppressed.
 
     The event_id is kept, the company becomes the tenant, the server the host; what else the event
-    holds is in the payload under its own names.
+    holds is in the payload under its own names, and so is the severity in the word of the rule,
+    which a person who wrote that rule looks for.
 
     An event that came late is told too: nobody was told of it yet, and a dead letter is replayed
     just for that. But what it tells is over, so `superseded_by` is in the payload, where the
@@ -49,7 +50,7 @@ def to_incident(event: Event, *, superseded_by: str | None = None) -> IncidentEv
     if event.suppressed:
         return None
     body = json.loads(event.to_json())
-    moved = {"event_id", "type", "occurred_at", "company_id", "severity"}
+    moved = {"event_id", "type", "occurred_at", "company_id"}
     payload: dict[str, Any] = {name: value for name, value in body.items() if name not in moved}
     if superseded_by is not None:
         payload["superseded_by"] = superseded_by

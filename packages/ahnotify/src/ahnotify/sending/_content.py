@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -14,25 +13,33 @@ from ahnotify.database import Database
 from ahnotify.database import _runtime_tables as t
 from ahnotify.incidents.base import IncidentStore
 from ahnotify.providers.base import Content
+from ahnotify.sending import _payload
 from ahnotify.templates._builtin import BuiltinRenderer
 from ahnotify.templates._context import DigestContext, EventView, InstantContext, RuleView
 from ahwire import Event, EventType, IncidentEvent, NotificationMessage
 
 _DETAILS_MAX: Final = 16
-_NAME_CHARS_MAX: Final = 64
-_VALUE_CHARS_MAX: Final = 200
 #: Events about servers, whose payload is an `ahwire.Event`; any other payload is its publisher's.
 _HUB_TYPES: Final = frozenset(kind.value.replace(".", "_") for kind in EventType)
 #: What of an `ahwire.Event` is for programs, or is told in its own place.
-_NOT_FOR_PEOPLE: Final = frozenset(each.name for each in attrs.fields(Event)) - {
-    "value",
-    "threshold",
-    "peak_value",
-}
+_IN_AN_ALERT: Final = frozenset({"value", "threshold", "peak_value"})
+_NOT_FOR_PEOPLE: Final = frozenset(each.name for each in attrs.fields(Event)) - _IN_AN_ALERT
 _REASONS: Final = {
     "never_reported": "nothing was ever received from its agent",
     "removed": "the agent was removed",
+    # The line of the condition says it.
+    "condition": "",
+    "no_data": "no data comes",
+    "data_returned": "data comes again",
+    "rule_changed": "the rule was changed",
+    "rule_removed": "the rule was removed",
+    "rule_disabled": "the rule was disabled",
+    "rule_refused": "the rule's new version cannot be used",
+    "forgotten": "the server was taken away",
+    "silence_ended": "a silence that hid it has ended",
+    "group_ended": "it is told by itself, for the group that it belonged to has ended",
 }
+_NO_DATA_RESOLVED: Final = "no data comes any more, which the rule calls fine"
 
 
 class EventsMissingError(Exception):
@@ -123,53 +130,40 @@ def view(event: IncidentEvent) -> EventView:
     labels = payload.get("labels")
     facts: dict[str, Any] = {**payload, **(labels if isinstance(labels, Mapping) else {})}
     of_hub = event.event_type in _HUB_TYPES
-    reason = _text(payload.get("reason")) if of_hub else ""
+    reason = _payload.text(payload.get("reason")) if of_hub else ""
+    alert = _payload.alert_view(event.event_type, payload) if of_hub else None
     hidden = _NOT_FOR_PEOPLE if of_hub else frozenset[str]()
+    if alert is not None:
+        hidden |= _IN_AN_ALERT
     return EventView(
         event_id=event.event_id,
         event_type=event.event_type,
-        severity=str(event.severity),
+        severity=(of_hub and _payload.text(payload.get("severity"))) or str(event.severity),
         occurred_at=event.occurred_at,
         host=event.host or "",
         ip_address=event.ip_address or "",
-        agent_id=_text(payload.get("agent_id")) if of_hub else "",
+        agent_id=_payload.text(payload.get("agent_id")) if of_hub else "",
         reason=reason,
-        reason_text=_REASONS.get(reason, reason.replace("_", " ")),
+        reason_text=_reason_text(event.event_type, reason),
         details=_details({k: v for k, v in payload.items() if k not in hidden}),
-        last_seen_at=_moment(facts.get("last_seen_at")),
-        down_since=_moment(facts.get("down_since")),
+        last_seen_at=_payload.moment(facts.get("last_seen_at")),
+        down_since=_payload.moment(facts.get("down_since")),
+        alert=alert,
+        group=_payload.group_view(event.event_type, payload) if of_hub else None,
     )
-
-
-def _moment(value: object) -> datetime | None:
-    if not isinstance(value, str):
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    return moment.astimezone(UTC) if moment.tzinfo is not None else None
 
 
 def _details(payload: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Top-level facts that fit on a line; nested ones are for the audit."""
     found = []
     for name, value in payload.items():
-        text = _text(value)
+        text = _payload.text(value)
         if text:
-            found.append((_line(name, _NAME_CHARS_MAX), text))
+            found.append((_payload.name(name), text))
     return found[:_DETAILS_MAX]
 
 
-def _text(value: object) -> str:
-    """One line for a plain value, empty for what is none."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
-        return _line(str(value), _VALUE_CHARS_MAX)
-    return ""
-
-
-def _line(text: str, chars_max: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= chars_max else f"{line[: chars_max - 1]}…"
+def _reason_text(event_type: str, reason: str) -> str:
+    if reason == "no_data" and event_type == "alert_resolved":
+        return _NO_DATA_RESOLVED
+    return _REASONS.get(reason, reason.replace("_", " "))

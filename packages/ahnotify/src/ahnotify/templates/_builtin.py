@@ -13,7 +13,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from ahnotify.errors import RenderError
 from ahnotify.providers.base import Content
 from ahnotify.templates._context import DigestContext, InstantContext, context_values
-from ahnotify.templates._wording import facts, span, when, when_both
+from ahnotify.templates._wording import condition, facts, span, when, when_both
 
 
 class BuiltinRenderer:
@@ -37,6 +37,7 @@ class BuiltinRenderer:
         environment.filters["when"] = when
         environment.filters["when_both"] = when_both
         environment.filters["span"] = span
+        environment.filters["condition"] = lambda event: condition(event, event.alert)
         return environment
 
     def render(self, context: InstantContext | DigestContext) -> Content:

@@ -25,13 +25,57 @@ class RuleView:
 
 
 @attrs.frozen(kw_only=True)
+class AlertView:
+    """What texts say of an alert.
+
+    Attributes:
+        rule_id: The threshold rule that judged.
+        series: What it judged, as `ah_disk_used_percent{mount="/"}`; empty when unknown.
+        labels: What its labels say besides: those that the rule put on it, as one line.
+        value: What was compared last, as a text; empty where there was none.
+        relation: Where the value lies, as "above 90"; empty without a value or a threshold.
+        peak: The farthest that the value was, as a text; empty where that is not known.
+        changes: How often it changed, when it was found to flap; empty for other events.
+        firing: Whether a flapping or settled alert is open; None for other events.
+        duration_seconds: How long it had been open, or flapping when it settled; None at first.
+    """
+
+    rule_id: str
+    series: str = ""
+    labels: str = ""
+    value: str = ""
+    relation: str = ""
+    peak: str = ""
+    changes: str = ""
+    firing: bool | None = None
+    duration_seconds: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class GroupView:
+    """What texts say of many agents that are silent at once.
+
+    Attributes:
+        key: The group's key.
+        count: How many are silent.
+        agents: Their ids as one line, cut with the number of those that are not named.
+        duration_seconds: How long the group had lasted; None while it does.
+    """
+
+    key: str
+    count: int
+    agents: str
+    duration_seconds: float | None = None
+
+
+@attrs.frozen(kw_only=True)
 class EventView:
     """One event.
 
     Attributes:
         event_id: Its id.
         event_type: Such as `agent_down`.
-        severity: low, middle or high.
+        severity: info, warning or critical where a rule said so, else low, middle or high.
         occurred_at: When, UTC.
         host: The server it is about; empty when unknown.
         ip_address: Its address; empty when unknown.
@@ -41,6 +85,8 @@ class EventView:
         details: Short facts of the payload that a person reads, as name and text, in order.
         last_seen_at: The last sign of life before a silence, where the event says so.
         down_since: When the silence was noticed, where the event says so.
+        alert: What else is told of an alert; None for other events.
+        group: What else is told of a group; None for other events.
     """
 
     event_id: str
@@ -55,6 +101,8 @@ class EventView:
     details: Sequence[tuple[str, str]] = ()
     last_seen_at: datetime | None = None
     down_since: datetime | None = None
+    alert: AlertView | None = None
+    group: GroupView | None = None
 
     @property
     def silent_seconds(self) -> float | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from ahnotify.templates._context import EventView, RuleView
+from ahnotify.templates._context import AlertView, EventView, GroupView, RuleView
 
+_At = Callable[[datetime | None], str]
 _TIME: Final = "%Y-%m-%d %H:%M:%S"
 _CLOCK: Final = "%H:%M:%S"
 _UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
@@ -29,6 +31,10 @@ def facts(event: EventView, rule: RuleView) -> list[tuple[str, str]]:
             ("Noticed", at(event.down_since)),
             (ended, at(event.occurred_at)),
         ]
+    elif event.alert is not None:
+        rows += _alert_facts(event, event.alert, at)
+    elif event.group is not None:
+        rows += _group_facts(event, event.group, at)
     else:
         rows += [("Time", at(event.occurred_at))]
     if event.silent_seconds is not None:
@@ -39,6 +45,61 @@ def facts(event: EventView, rule: RuleView) -> list[tuple[str, str]]:
     rows += event.details
     rows += [("Agent", event.agent_id)]
     return [(name, text) for name, text in rows if text]
+
+
+def _alert_facts(event: EventView, alert: AlertView, at: _At) -> list[tuple[str, str]]:
+    """Which alert, what holds, and since when."""
+    rows = [("Rule", alert.rule_id), ("Series", alert.series), ("Labels", alert.labels)]
+    rows += [("Condition", condition(event, alert)), ("Peak", alert.peak)]
+    began, lasted = _began(event, alert.duration_seconds)
+    match event.event_type:
+        case "alert_opened":
+            rows += [("Since", at(event.occurred_at))]
+        case "alert_resolved":
+            rows += [
+                ("Since", at(began)),
+                ("Resolved", at(event.occurred_at)),
+                ("Open for", lasted),
+            ]
+        case "alert_reminder":
+            rows += [("Since", at(began)), ("Open for", lasted), ("Time", at(event.occurred_at))]
+        case "alert_settled":
+            rows += [
+                ("Flapped since", at(began)),
+                ("Settled", at(event.occurred_at)),
+                ("Flapped for", lasted),
+            ]
+        case _:
+            rows += [("Since", at(event.occurred_at)), ("Changes", alert.changes)]
+    return rows
+
+
+def _group_facts(event: EventView, group: GroupView, at: _At) -> list[tuple[str, str]]:
+    """How many and who, and since when."""
+    began, lasted = _began(event, group.duration_seconds)
+    rows = [("Silent", f"{group.count} agent{'' if group.count == 1 else 's'}")]
+    rows += [("Agents", group.agents), ("Group", group.key)]
+    if event.event_type == "group_down":
+        return [*rows, ("Time", at(event.occurred_at))]
+    return [*rows, ("Since", at(began)), ("Ended", at(event.occurred_at)), ("Lasted", lasted)]
+
+
+def condition(event: EventView, alert: AlertView) -> str:
+    """What was compared last: `95, above 90`; in words where there was nothing to compare."""
+    if event.reason == "no_data":
+        return "no data"
+    return f"{alert.value}, {alert.relation}" if alert.relation else alert.value
+
+
+def _began(event: EventView, seconds: float | None) -> tuple[datetime | None, str]:
+    """When what lasted so long began, and how long that is in words."""
+    if seconds is None:
+        return None, ""
+    try:
+        return event.occurred_at - timedelta(seconds=seconds), span(seconds)
+    except OverflowError:
+        # The calendar has no such day; the length alone says it.
+        return None, span(seconds)
 
 
 def when(value: datetime, zone: str = "UTC") -> str:
