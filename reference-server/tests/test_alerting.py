@@ -152,7 +152,7 @@ async def test_a_server_tells_of_thresholds_groups_and_silences_over_a_restart(t
 
 def test_settings_reach_the_flap_detector(tmp_path):
     def flapping(**alerting):
-        return alert_settings(settings_from({"alerting": alerting}, {}).alerting).flapping
+        return alert_settings(settings_from({"alerting": alerting}, {}).alerting, 300.0).flapping
 
     assert flapping(flap_transitions=0) is None
     made = flapping(flap_transitions=3, flap_window_seconds=60, flap_stable_seconds=90)
@@ -179,10 +179,11 @@ def test_settings_of_a_company_reach_what_judges_it_and_leave_the_others_alone()
     }
     groups = group_down_of(made)
     assert [groups(name) for name in ("acme", "bolt", "other")] == [acmes, general, general]
-    settings = alert_settings(made)
+    settings = alert_settings(made, 3_600.0)
     assert settings.of("other") == settings
     assert settings.of("other").flapping.changes == 3
     assert settings.of("acme").no_data_after_seconds == 900
+    assert settings.of("acme").ahead_seconds == 3_900  # more than the door lets in
     assert settings.of("acme").flapping.window_seconds == 77
     assert settings.of("bolt").flapping is None
     assert settings.of("bolt").no_data_after_seconds == settings.no_data_after_seconds

@@ -91,7 +91,8 @@ def test_a_tick_is_done_in_steps_of_bounded_work(unit):
     one = unit(rules)
     longest(one, one.tick(START))
     longest(one, one.observe(wide(0, 60, 100), START))
-    longest(one, one.observe(wide(100, 60, 0), START + 100))
+    for at in (50, 100):
+        longest(one, one.observe(wide(at, 60, 0), START + at))
     judged, told = longest(one, one.tick(START + 100))
     assert judged <= 1_000 + 101
     assert told <= 41

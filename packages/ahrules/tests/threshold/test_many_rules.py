@@ -134,7 +134,8 @@ def test_a_tick_is_done_in_steps_of_bounded_work_and_can_be_left(limited, rule, 
     for one in (evaluator, whole):
         for number in range(50):
             one.observe("web-1", core(number), begin, 5)
-        one.host_seen("web-1", begin + 100)
+        for at in (50, 100):
+            one.host_seen("web-1", begin + at)
     expected = whole.tick(begin + 100)
     assert len(expected) == 1_000
     told, before = [], evaluator.work
@@ -250,7 +251,8 @@ def test_a_rule_that_raises_at_a_tick_stops_no_other(limited, rule, begin):
     evaluator.observe("web-1", core(0), begin, 5)
     (tracked,) = evaluator._registry
     tracked.watches[1].__class__ = _Broken
-    evaluator.host_seen("web-1", begin + 100)
+    for at in (50, 100):
+        evaluator.host_seen("web-1", begin + at)
     assert [one.rule_id for one in evaluator.tick(begin + 100)] == ["a", "c"]
     assert evaluator.drops == {"rule_failed": 1}
 

@@ -1,7 +1,8 @@
 """The evaluator equals a slow one that keeps every point and computes everything anew.
 
 The model shares no code with it: globs by fnmatch, patterns by re, windows cut from all points
-there ever were, silence from all arrivals, reminders from the set of those told.
+there ever were, silence from all arrivals and from all times at which a server was away, reminders
+from the set of those told.
 """
 
 import json
@@ -19,6 +20,7 @@ from ahwire.hub import ThresholdRule
 
 BLIND = 60
 AFTER = 40
+AHEAD = 60
 SERVERS = ["web-1", "web-2", "db-1"]
 LABELS = [{}, {"disk": "a"}, {"disk": "b"}]
 METRICS = ["cpu", "mem"]
@@ -47,6 +49,8 @@ class Model:
         # (server, name, labels) -> [(ts, value, whether it was the newest, the tick before)]
         self.points = {}
         self.seen = {}
+        # Of each series, since its newest point: (start of the ticks then, how long away).
+        self.away = {}
         self.watched = {}
         self.now = self.start = -math.inf
         self.told = []
@@ -60,6 +64,8 @@ class Model:
             return
         key = (server, name, tuple(labels.items()))
         if key not in self.points:
+            if not any(other[0] == server for other in self.points):
+                self.seen[server] = self.now
             self.points[key] = []
             self.adopt(key)
         if not self.of(key):
@@ -72,6 +78,7 @@ class Model:
         is_newer = ts > before
         all_of_it.append((ts, value, is_newer, self.now))
         if is_newer:
+            self.away[key] = []
             for rule_id in self.of(key):
                 self.judge(self.rules[rule_id], key, self.watched[rule_id, key], ts, before)
 
@@ -87,21 +94,54 @@ class Model:
                 self.points[key] = [(*point[:3], min(point[3], now)) for point in arrived]
         is_first = self.now == -math.inf
         self.now = now
+        wrong = [key for key in self.points if self.newest(key) > now + AHEAD]
         for rule_id, key in list(self.watched):
             watch = self.watched[rule_id, key]
             if is_first and watch.opened_early and watch.started is not None:
                 # Told just now, from a backlog: not once more as a reminder.
                 watch.reminded = set(self.due(self.rules[rule_id], watch))
             watch.opened_early = False
+            if key in wrong:
+                self.turn_back(self.rules[rule_id], watch, self.newest(key))
+        for key in wrong:
+            _, value, _, tick = max(self.points[key])
+            before = [point for point in self.points[key] if point[0] < now]
+            self.points[key] = [*before, (now, value, True, tick)]
+        for rule_id, key in list(self.watched):
             self.look(self.rules[rule_id], key, self.watched[rule_id, key])
 
     def host_seen(self, server, ts):
-        if any(key[0] == server for key in self.points):
-            self.seen[server] = max(ts, self.seen.get(server, -math.inf))
+        if not any(key[0] == server for key in self.points):
+            return
+        since = max(self.seen.get(server, -math.inf), self.start)
+        if ts <= self.seen.get(server, -math.inf):
+            return
+        self.seen[server] = ts
+        for (rule_id, key), watch in self.watched.items():
+            after = self.rules[rule_id].no_data_after_seconds or AFTER
+            before = [gap for start, gap in self.away.get(key, []) if start == self.start]
+            if key[0] == server and ts - since > after and not any(gap > after for gap in before):
+                watch.born = max(watch.born, ts)
+        for key in self.points:
+            if key[0] == server:
+                self.away.setdefault(key, []).append((self.start, ts - since))
+
+    def turn_back(self, rule, watch, newest):
+        """The clock of the points was wrong: how long anything held is not known."""
+        watch.held, watch.over = [], []
+        if watch.started is not None:
+            watch.started = min(watch.started, self.now)
+            watch.reminded &= set(self.due(rule, watch))
+        if watch.window_from <= newest:
+            # What had left the window does not come back.
+            left = math.nextafter(newest - (rule.agg_seconds or 0), math.inf)
+            watch.window_from = min(max(watch.window_from, left), self.now)
+        else:
+            watch.window_from = math.nextafter(self.now, math.inf)
 
     def restart(self):
         self.now = self.start = -math.inf
-        self.seen = {}
+        self.seen, self.away = {}, {}
         for watch in self.watched.values():
             watch.born = -math.inf
             watch.opened_early = False
@@ -143,6 +183,7 @@ class Model:
 
     def leave(self, key):
         del self.points[key]
+        self.away.pop(key, None)
         if not any(other[0] == key[0] for other in self.points):
             self.seen.pop(key[0], None)
 
@@ -391,7 +432,9 @@ places = st.tuples(
 labels = st.sampled_from(LABELS[:2] * 3 + LABELS)
 points = st.tuples(st.just("point"), places, labels, st.integers(-2, 35), values)
 passing = st.tuples(
-    st.just("pass"), st.sampled_from([1, 5, 10, 10, 20, 30, 70, -15]), st.sampled_from([1, 1, 1, 0])
+    st.just("pass"),
+    st.sampled_from([1, 5, 10, 10, 20, 30, 70, -15, -100]),
+    st.sampled_from([1, 1, 1, 0]),
 )
 streams = st.tuples(st.just("stream"), places, labels, values, st.integers(2, 6))
 silences = st.tuples(st.just("silence"), st.integers(2, 8), st.sampled_from([1, 1, 1, 0]))
@@ -452,6 +495,7 @@ class Twin:
             "no_data_after_seconds": AFTER,
             "blind_seconds": BLIND,
             "idle_seconds": 10**9,
+            "ahead_seconds": AHEAD,
             "bounds": EvaluatorBounds(series_max=100),
         }
         self.ours = Evaluator(**self.options)

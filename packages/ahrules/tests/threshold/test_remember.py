@@ -143,3 +143,14 @@ def test_silent_series_stays_silent_where_a_point_is_remembered(bench, rule):
     assert there.state == "SILENT"
     there.evaluator.remember("web-1", there.series, BEGIN + 410, 20)
     assert there.state == "SILENT"
+
+
+def test_a_window_whose_sum_is_no_number_is_remembered_as_it_was_judged(rule):
+    evaluator = Evaluator(company_id="acme")
+    evaluator.set_rules([rule(agg="sum", agg_seconds=30)], BEGIN)
+    assert evaluator.metrics == {"cpu"}
+    for at in (0, 10):
+        evaluator.remember("web", CPU, BEGIN + at, 1.7e308)
+    assert evaluator.observe("web", CPU, BEGIN + 11, 1.7e308) == []
+    (opened,) = evaluator.observe("web", CPU, BEGIN + 41, 99)
+    assert opened.value == 99

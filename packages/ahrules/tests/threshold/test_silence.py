@@ -132,8 +132,8 @@ def test_a_backlog_that_drains_is_no_silence(quiet):
         one.seen(at)
         told += one.tick(at)
         told += one.point(410 + number * 60, 5)
-    # It had been silent as long as the rule says when the host came back without a first batch.
-    assert told == [(4_010, *OPENED), RETURNED]
+    # The host was away as long as its series: the silence of that time is not the series'.
+    assert told == []
 
 
 def test_after_a_start_a_full_window_passes_before_silence_counts(quiet):
@@ -143,7 +143,7 @@ def test_after_a_start_a_full_window_passes_before_silence_counts(quiet):
     assert one.ticks(5_300, 5_300) == [(5_300, *OPENED)]
 
 
-@pytest.mark.parametrize("jump", [130, 100_000, -1_000])
+@pytest.mark.parametrize("jump", [130, 100_000, -800, -1_000])
 def test_who_did_not_tick_cannot_tell_silence(quiet, jump):
     """The process slept, was blocked, or its clock was set."""
     one = quiet(5, no_data="alert")
@@ -151,8 +151,9 @@ def test_who_did_not_tick_cannot_tell_silence(quiet, jump):
     begin = 680 + jump
     one.seen(begin)
     assert one.ticks(begin, begin + 290) == []
-    # After a step back the last point lies ahead, and silence counts from there.
-    silent = max(begin, 400) + 300
+    # After a step back the last point lies ahead, and silence counts from there; where it lies
+    # more than 600 s ahead, from now.
+    silent = (begin if begin < 400 - 600 else max(begin, 400)) + 300
     assert one.ticks(begin + 300, silent) == [(silent, *OPENED)]
 
 
@@ -230,3 +231,71 @@ def test_a11_a_clock_that_was_an_hour_ahead_and_is_set_right_changes_no_judgemen
         told.append(one.ticks(420, 5_000, seen=alive))
     assert told[0] == told[1]
     assert len(told[0]) == alive
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("policy", ["alert", "ok"])
+def test_a11_a_host_that_comes_back_gives_its_series_time_to_come_too(quiet, policy):
+    """A11: silence that the host shares is none of its series; it counts from the host's return."""
+    value = 95 if policy == "ok" else 5
+    one = quiet(value, no_data=policy)
+    assert one.ticks(410, 2_000, seen=False) == []
+    assert one.ticks(2_010, 2_200) == []
+    assert one.point(2_205, value) == []
+    silent = quiet(value, no_data=policy)
+    silent.ticks(410, 2_000, seen=False)
+    told = OPENED if policy == "alert" else RESOLVED
+    assert silent.ticks(2_010, 3_000) == [(2_310, *told)]
+
+
+def test_a_host_that_is_seen_more_seldom_than_the_rule_is_patient_is_told_with_its_second_sign(
+    quiet,
+):
+    one = quiet(5, no_data="alert")
+    told = []
+    for at in range(410, 3_000, 10):
+        if at % 400 == 0:
+            one.seen(at)
+        told += [(at, *each) for each in one.tick(at)]
+    assert told == [(1_200, *OPENED)]
+
+
+def test_each_rule_counts_the_return_by_its_own_patience(bench, rule):
+    one = bench(
+        rule(no_data="alert"), rule(rule_id="r2", no_data="alert", no_data_after_seconds=60)
+    )
+    one.ticks(0, 0)
+    one.point(0, 5)
+    # Away for 200 s: a return for the one of 60 s, none for the one of 300 s.
+    assert one.ticks(10, 190, seen=False) == []
+    assert one.ticks(200, 400) == [(260, *OPENED), (300, *OPENED)]
+    assert [told.rule_id for told in one.told] == ["r2", "r"]
+
+
+def test_a_return_is_one_again_after_a_point_and_after_a_start(quiet):
+    one = quiet(5, no_data="alert")
+    for begin in (410, 2_410):
+        assert one.ticks(begin, begin + 990, seen=False) == []
+        assert one.ticks(begin + 1_000, begin + 1_100) == []
+        one.point(begin + 1_100, 5)
+        assert one.ticks(begin + 1_110, begin + 1_350) == []
+        one.point(begin + 1_355, 5)
+        assert one.ticks(begin + 1_360, begin + 1_600) == []
+        one.point(begin + 1_605, 5)
+        one.ticks(begin + 1_610, begin + 1_800)
+        one.point(begin + 1_801, 5)
+        one.ticks(begin + 1_810, begin + 1_990)
+        one.point(begin + 1_991, 5)
+    one.restart()
+    assert one.ticks(5_000, 6_000, seen=False) == []
+    assert one.ticks(6_010, 6_300) == []
+    assert one.ticks(6_310, 6_310) == [(6_310, *OPENED)]
+
+
+def test_a_new_server_did_not_come_back(bench, rule):
+    """What is held of it begins with its first point, and so does what is known of it."""
+    one = bench(rule(no_data="alert"))
+    one.ticks(0, 1_000)
+    one.point(1_005, 5)
+    assert one.ticks(1_010, 1_290) == []
+    assert one.ticks(1_300, 1_310) == [(1_310, *OPENED)]

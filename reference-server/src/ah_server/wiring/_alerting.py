@@ -103,7 +103,7 @@ async def alerting_of(
         tenures=side.bus.tenures,
         sieve=sieve,
         lists=HubLists(rules=rules, silences=silences),
-        settings=alert_settings(alerting),
+        settings=alert_settings(alerting, settings.ingest.point_future_seconds_max),
         metrics=side.metrics,
         tick_interval_seconds=alerting.scan_interval_seconds,
         state_interval_seconds=alerting.rules_state_interval_seconds,

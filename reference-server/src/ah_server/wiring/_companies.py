@@ -12,6 +12,8 @@ from ahrules import FlapSettings
 from ahwire.hub import GroupDownSettings
 
 _T = TypeVar("_T")
+# The clocks of a door and of a worker may differ by so much.
+_CLOCKS_SECONDS = 300.0
 
 
 def company_defaults(alerting: AlertingSettings) -> Mapping[str, CompanyDefaults]:
@@ -32,11 +34,17 @@ def group_down_of(alerting: AlertingSettings) -> Callable[[str], GroupDownSettin
     return lambda company_id: _group_down(alerting, alerting.companies.get(company_id, nobodys))
 
 
-def alert_settings(alerting: AlertingSettings) -> AlertSettings:
-    """How alerts are judged, each company's as it is set for it."""
+def alert_settings(alerting: AlertingSettings, point_future_seconds: float) -> AlertSettings:
+    """How alerts are judged, each company's as it is set for it.
+
+    Args:
+        alerting: What is set.
+        point_future_seconds: So far from the future the door lets points in.
+    """
     silence = alerting.no_data_after_seconds
     return AlertSettings(
         no_data_after_seconds=silence,
+        ahead_seconds=point_future_seconds + _CLOCKS_SECONDS,
         flapping=_flapping(
             alerting.flap_transitions, alerting.flap_window_seconds, alerting.flap_stable_seconds
         ),

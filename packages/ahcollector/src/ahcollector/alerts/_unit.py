@@ -79,6 +79,7 @@ class AlertUnit:
         self._evaluator = Evaluator(
             company_id=key.company_id,
             no_data_after_seconds=settings.no_data_after_seconds,
+            ahead_seconds=settings.ahead_seconds,
             bounds=settings.bounds,
         )
         self._silences = SilenceStage(held_max=settings.held_max)

@@ -32,6 +32,8 @@ class AlertSettings:
     Attributes:
         no_data_after_seconds: Silence that counts, for rules that do not say.
         flapping: When an alert flaps; None: none does.
+        ahead_seconds: A series whose newest point lies so far ahead of now had a wrong clock, and
+            is turned back: more than the door lets in, and by how much your clocks may differ.
         bounds: How much one unit (a company in one shard) holds: series, and rules over them, of
             some 120 bytes each.
         waiting_max: Events of one unit that may wait for their store or the outbox. Beyond, its
@@ -50,6 +52,7 @@ class AlertSettings:
 
     no_data_after_seconds: float = attrs.field(default=300.0, validator=validators.gt(0))
     flapping: FlapSettings | None = attrs.field(factory=FlapSettings)
+    ahead_seconds: float = attrs.field(default=600.0, validator=validators.gt(0))
     bounds: EvaluatorBounds = attrs.field(
         factory=lambda: EvaluatorBounds(
             series_max=20_000, rule_series_max=20_000, watches_max=200_000

@@ -1,6 +1,7 @@
 """The threshold rules of one company, read once and kept by what asks for them."""
 
 from collections.abc import Iterable, Mapping
+from math import inf
 
 from attrs import field, frozen
 
@@ -22,6 +23,7 @@ class RuleBook:
         refused: Those that cannot be used, in the order they came.
         by_metric: The rules again, by the metric they watch.
         refused_ids: Ids of those that cannot be used.
+        patience: The shortest silence that one of them tells of; infinity: there are none.
     """
 
     rules: Mapping[str, Compiled]
@@ -29,10 +31,15 @@ class RuleBook:
     refused: tuple[RuleError, ...]
     by_metric: Mapping[str, MetricRules]
     refused_ids: frozenset[str] = field(init=False)
+    patience: float = field(init=False)
 
     @refused_ids.default
     def _refused_ids(self) -> frozenset[str]:
         return frozenset(error.rule_id for error in self.refused)
+
+    @patience.default
+    def _patience(self) -> float:
+        return min((rule.no_data_after for rule in self.rules.values()), default=inf)
 
     def added(self, before: "RuleBook") -> Mapping[str, MetricRules]:
         """Return the rules that are new or changed since another book, by the metric they watch."""

@@ -3,9 +3,12 @@
 Law: points move states by their own time (`_watch` has the table), newer ones only; silence and
 reminders are judged by ticks, by the caller's clock. Silence of a series is measured from the
 latest of its newest point's time, the tick before that point came, the tick at which its rule came,
-and the start. It counts once it is as long as the rule says and the server was seen as late as
-that. The start is the first tick, and again each tick that comes more than `blind_seconds` behind
-the one before, or before it: who did not look cannot tell silence.
+the start, and the server's return: when it was seen, for the first time since that point or the
+start, after it was away for longer than the rule is patient. It counts once it is as long as the
+rule says and the server was seen as late as that. The start is the first tick, and again each tick
+that comes more than `blind_seconds` behind the one before, or before it: who did not look cannot
+tell silence. A tick more than `ahead_seconds` before a series' newest point turns the series back:
+that point counts as of now, and how long anything held is not known.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,6 +48,8 @@ class Evaluator:
         no_data_after_seconds: Silence that counts, for rules that do not say.
         blind_seconds: A tick that comes so much behind the one before is a new start.
         idle_seconds: A series without an open alert leaves when no point came for so long.
+        ahead_seconds: A series whose newest point lies so far ahead of a tick had a wrong clock:
+            more than your door lets in from the future, and by how much your own clocks may differ.
         bounds: How much is held; None: the defaults.
     """
 
@@ -55,12 +60,14 @@ class Evaluator:
         no_data_after_seconds: float = 300.0,
         blind_seconds: float = 120.0,
         idle_seconds: float = 86_400.0,
+        ahead_seconds: float = 600.0,
         bounds: EvaluatorBounds | None = None,
     ) -> None:
         for name, seconds in (
             ("no_data_after_seconds", no_data_after_seconds),
             ("blind_seconds", blind_seconds),
             ("idle_seconds", idle_seconds),
+            ("ahead_seconds", ahead_seconds),
         ):
             if not 0 < seconds < inf:
                 raise ValueError(f"{name} is {seconds}; it must be a number above 0")
@@ -68,7 +75,12 @@ class Evaluator:
         self._no_data_after = no_data_after_seconds
         self._registry = Registry(bounds or EvaluatorBounds(), empty_book())
         self._teller = Teller(company_id)
-        self._ticker = Ticker(self._teller, blind_seconds=blind_seconds, idle_seconds=idle_seconds)
+        self._ticker = Ticker(
+            self._teller,
+            blind_seconds=blind_seconds,
+            idle_seconds=idle_seconds,
+            ahead_seconds=ahead_seconds,
+        )
         self._points = Points(self._teller, self._ticker)
 
     # ------------------------------------------------------------------------------ what is told
@@ -80,8 +92,8 @@ class Evaluator:
 
         None, NaN and infinities are no data: they fire nothing, resolve nothing and end no silence.
         A point that is not newer than the series' newest moves no state; it counts in the window of
-        an aggregate, where it falls in. A point from the future makes those before it late: bound
-        it at the door.
+        an aggregate, where it falls in. A point from the future makes those before it late, until
+        a tick turns the series back: bound it at the door.
 
         Args:
             server: Where the series is from.
@@ -147,9 +159,10 @@ class Evaluator:
             TypeError, ValueError: `ts` is no finite number; nothing changed.
         """
         ts = unix_seconds("ts", ts)
-        host = self._registry.hosts.get(server)
-        if host is not None and ts > host.seen_at:
-            host.seen_at = ts
+        registry = self._registry
+        host = registry.hosts.get(server)
+        if host is not None:
+            host.see(ts, self._ticker.start, registry.book.patience)
 
     def tick(self, now: float) -> list[Transition]:
         """Tell which series fell silent and which reminders are due; let idle series leave.

@@ -38,6 +38,7 @@ class Points:
         tracked.last_ts = ts
         tracked.last_value = value
         tracked.heard_at = self._ticker.now
+        tracked.away = 0.0
         registry.work += len(tracked.watches)
         told: list[Transition] = []
         for watch in tracked.watches:
@@ -74,6 +75,7 @@ class Points:
             return
         tracked.last_ts, tracked.last_value = ts, value
         tracked.heard_at = self._ticker.now
+        tracked.away = 0.0
         for watch in tracked.watches:
             seen = value
             if watch.window is not None:

@@ -75,7 +75,11 @@ class Registry:
         else:
             tracked = Tracked(server, series)
             tracked.heard_at = born_at
+            is_new_host = server not in self.hosts
             self.place(tracked)
+            if is_new_host:
+                # It was there by the last tick; else its next sign of life looked like a return.
+                self.hosts[server].seen_at = born_at
             self.adopt(tracked, self._candidates(tracked), born_at)
             return tracked
         return None

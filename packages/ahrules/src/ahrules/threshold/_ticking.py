@@ -24,24 +24,29 @@ class Ticker:
         teller: Makes the transitions.
         blind_seconds: A tick that comes so much behind the one before is a new start.
         idle_seconds: A series without an open alert leaves when no point came for so long.
+        ahead_seconds: A series whose newest point lies so far ahead of a tick is turned back.
 
     Attributes:
         now: The last tick.
+        start: The first one of those that came without a pause.
     """
 
-    def __init__(self, teller: Teller, *, blind_seconds: float, idle_seconds: float) -> None:
+    def __init__(
+        self, teller: Teller, *, blind_seconds: float, idle_seconds: float, ahead_seconds: float
+    ) -> None:
         self._teller = teller
         self._blind = blind_seconds
         self._idle = idle_seconds
+        self._ahead = ahead_seconds
         self.now = NEVER
-        self._start = NEVER
+        self.start = NEVER
         self._spread = 0.0
         # Watches whose alert opened before the first tick: how late that was is not known yet.
         self._opened_early: set[Watch] = set()
 
     def begin_anew(self) -> None:
         """Know nothing of the ticks before: the next one is a start."""
-        self.now = self._start = NEVER
+        self.now = self.start = NEVER
         self._opened_early.clear()
 
     def opened(self, watch: Watch) -> None:
@@ -56,21 +61,14 @@ class Ticker:
 
     def steps(self, registry: Registry, now: float, work_max: float) -> Iterator[list[Transition]]:
         """Let time pass, and yield what is told after each `work_max` of rules over series."""
-        is_start = not self.now <= now <= self.now + self._blind
-        if is_start:
-            self._start = now
-        if now < self.now:
-            registry.turn_back(now)
-        self.now = now
-        for watch in self._opened_early:
-            watch.pass_reminders(now)
-        self._opened_early.clear()
-        if is_start:
-            for tracked in registry:
-                tracked.due_at = NEVER
+        self._begin(registry, now)
         told: list[Transition] = []
         begun = registry.work
+        latest = now + self._ahead
         for tracked in registry:
+            if tracked.last_ts > latest:
+                tracked.turn_back(now)
+                registry.moved[tracked] = None
             if tracked.due_at > now:
                 continue
             registry.work += 1 + len(tracked.watches)
@@ -85,11 +83,25 @@ class Ticker:
                 told, begun = [], registry.work
         yield told
 
+    def _begin(self, registry: Registry, now: float) -> None:
+        is_start = not self.now <= now <= self.now + self._blind
+        if is_start:
+            self.start = now
+        if now < self.now:
+            registry.turn_back(now)
+        self.now = now
+        for watch in self._opened_early:
+            watch.pass_reminders(now)
+        self._opened_early.clear()
+        if is_start:
+            for tracked in registry:
+                tracked.due_at, tracked.away = NEVER, 0.0
+
     def _look(
         self, registry: Registry, tracked: Tracked, now: float, told: list[Transition]
     ) -> bool:
         """Tell what a tick finds, set when to look again, and say whether the series leaves."""
-        quiet_from = max(tracked.last_ts, tracked.heard_at, self._start)
+        quiet_from = max(tracked.last_ts, tracked.heard_at, self.start)
         idle = self._idle
         due_at = inf
         teller = self._teller

@@ -48,11 +48,13 @@ class Tracked:
         last_ts: Time of its newest point.
         last_value: What that said.
         heard_at: The last tick before that came.
+        away: The longest time that its server was away since it came, or since the start.
         due_at: Before then no tick can have anything to say about it.
         is_short: Whether a rule that meets it could not take one more series.
     """
 
     __slots__ = (
+        "away",
         "due_at",
         "heard_at",
         "is_short",
@@ -70,8 +72,31 @@ class Tracked:
         self.last_ts = NEVER
         self.last_value = 0.0
         self.heard_at = NEVER
+        self.away = 0.0
         self.due_at = NEVER
         self.is_short = False
+
+    def come_back(self, ts: float, away: float) -> None:
+        """Its server, away for so long, is seen again: silence counts from now.
+
+        Once between two points for each rule, or who sends more seldom than the rule is patient
+        would never be told as silent.
+        """
+        if away <= self.away:
+            return
+        for watch in self.watches:
+            if self.away <= watch.rule.no_data_after < away:
+                watch.born_at = max(watch.born_at, ts)
+        self.away = away
+
+    def turn_back(self, now: float) -> None:
+        """The clock of its newest point was wrong: take that for one of now."""
+        for watch in self.watches:
+            watch.turn_back(now)
+            if watch.window is not None:
+                watch.window.turn_back(now, self.last_value)
+        self.last_ts = now
+        self.due_at = NEVER
 
     def pass_by(self, now: float) -> None:
         """Keep nothing of a point that no rule watches but that the series is there."""
@@ -87,3 +112,19 @@ class Host:
     def __init__(self) -> None:
         self.seen_at = NEVER
         self.series: dict[str, Tracked] = {}
+
+    def see(self, ts: float, start: float, patience: float) -> None:
+        """Note a sign of life.
+
+        Args:
+            ts: When, by the clock of the ticks.
+            start: Of the ticks: nobody knows what was before.
+            patience: The shortest silence that any rule tells of.
+        """
+        if ts <= self.seen_at:
+            return
+        away = ts - max(self.seen_at, start)
+        self.seen_at = ts
+        if away > patience:
+            for tracked in self.series.values():
+                tracked.come_back(ts, away)

@@ -148,6 +148,20 @@ class Watch:
             self.peak = rule.farther(value, self.peak)
         return ts >= self.since + rule.rule.for_seconds
 
+    def turn_back(self, now: float) -> None:
+        """The clock of the points before was wrong: how long anything held is not known.
+
+        What began later than now began now; an open alert stays open until a point ends it.
+        """
+        if self.state is _PENDING:
+            self._end()
+        elif self.state is _KEPT:
+            self.state = _FIRING
+        self.started_at = min(self.started_at, now)
+        told = self.reminders
+        self.pass_reminders(now)
+        self.reminders = min(told, self.reminders)
+
     def remember(self, value: float) -> None:
         """Take a value that was judged before: it moved nothing that is not known."""
         if self.state is _SILENT:

@@ -83,6 +83,14 @@ class Window:
         self._values.insert(place, value)
         self._bound()
 
+    def turn_back(self, now: float, value: float) -> None:
+        """Take the newest point, which is of later, for one of now; those beside it leave."""
+        if self._times and self._times[-1] > now:
+            place = bisect_left(self._times, now)
+            del self._times[place:]
+            del self._values[place:]
+            self.add(now, value)
+
     def points(self) -> list[float]:
         """Times, then values, as many of each: what `fill` takes."""
         return [*self._times, *self._values]
