@@ -72,6 +72,30 @@ async def test_contacts_the_hub_did_not_take_are_told_again():
     assert await world.reporter.report_seen() == 3
 
 
+async def test_a_hub_that_takes_nothing_is_warned_of_once_a_minute(caplog):
+    """B2-17: a line once per `seen_interval`, however short that is."""
+    caplog.set_level("INFO", "ahcollector.reporter")
+    world = World()
+    await world.hear(3)
+    world.hub.fails = TemporaryHubError("503", status=503)
+    for _ in range(120):
+        world.clock.advance(1)
+        await world.reporter.report_seen()
+        await world.reporter.report_heartbeat()
+    world.hub.fails = None
+    await world.reporter.report_seen()
+    await world.reporter.report_heartbeat()
+    told = [(one.getMessage(), getattr(one, "times", 1)) for one in caplog.records]
+    assert sorted(told) == sorted(
+        [
+            *[("contacts not reported", times) for times in (1, 60)],
+            *[("heartbeat not taken", times) for times in (1, 60)],
+            ("contacts are reported again", 59),
+            ("heartbeats are taken again", 59),
+        ]
+    )
+
+
 async def test_contacts_on_their_way_when_it_is_cancelled_are_told_again():
     world = World()
     await world.hear(3)

@@ -10,7 +10,15 @@ import pytest
 
 from ahcollector.errors import PresenceError, TemporaryHubError
 from ahcollector.ingest import IngestLimits, SeriesBudget
-from ahwire.agent_pb2 import AgentStats, ErrorBody, MetricsAck, MetricsBatch, Point, Series
+from ahwire.agent_pb2 import (
+    AgentStats,
+    EnrollRequest,
+    ErrorBody,
+    MetricsAck,
+    MetricsBatch,
+    Point,
+    Series,
+)
 from ahwire.hub import AgentSettings, AgentState, CompanySettings
 
 pytestmark = pytest.mark.anyio
@@ -110,6 +118,60 @@ async def test_hub_down_is_503_and_never_401(world):
     assert (await world.send(world.batch())).status_code == 202
     world.hub.fails = TemporaryHubError("connection refused")
     assert (await world.send(world.batch())).status_code == 202, "known here, so no hub is needed"
+
+
+async def test_a_fleet_that_is_refused_is_warned_of_once_a_minute_and_with_its_number(
+    world, caplog
+):
+    """B2-17: 333 warnings a second, while 10,000 agents were refused for want of Redis."""
+    caplog.set_level("INFO", "ahcollector.ingest")
+    world.hub.fails = TemporaryHubError("connection refused")
+    for number in range(150):
+        world.clock.advance(1)
+        assert (await world.send(world.batch(), token=f"agent-{number}")).status_code == 503
+    world.hub.fails = None
+    assert (await world.send(world.batch())).status_code == 202
+    own = [one for one in caplog.records if one.name == "ahcollector.ingest"]
+    warned = [one for one in own if one.levelname == "WARNING"]
+    assert {one.getMessage() for one in warned} == {"request refused"}
+    assert all(one.code == "unavailable" and one.request_id and one.reason for one in warned)
+    assert [getattr(one, "times", 1) for one in warned] == [1, 60, 60]
+    [over] = [one for one in own if one.getMessage() == "requests are taken again"]
+    assert over.times == 29
+
+
+async def test_each_refused_request_is_in_the_log_of_who_looks_closer(world, caplog):
+    """B2-17: what is warned of once a minute is there one by one at the level debug."""
+    caplog.set_level("DEBUG")
+    world.bus.full = True
+    for _ in range(5):
+        world.clock.advance(1)
+        assert (await world.send(world.batch(world.series()))).status_code == 503
+    refused = [one for one in caplog.records if one.getMessage() == "request refused"]
+    assert [one.levelname for one in refused] == ["WARNING", *["DEBUG"] * 4]
+    assert len({one.request_id for one in refused}) == 5
+
+
+@pytest.mark.parametrize("path", ["enroll", "credentials/renew"])
+async def test_a_hub_that_is_away_is_warned_of_once_a_minute_whatever_agents_ask(
+    world, caplog, path
+):
+    """B2-17: the same for those who enrol, renew, or show a token that only the hub knows."""
+    assert (await world.send(world.batch())).status_code == 202
+    world.hub.fails = TemporaryHubError("connection refused")
+    caplog.set_level("INFO")
+    caplog.clear()
+    for number in range(40):
+        world.clock.advance(1)
+        await world.client.post(
+            f"/agent/v1/{path}",
+            content=EnrollRequest(license=f"l-{number}", machine_id="m").SerializeToString(),
+            headers=world.headers(),
+        )
+        await world.send(world.batch(), token=f"unknown-{number}")
+    warned = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert max(warned.count(line) for line in warned) <= 2, "one a door"
+    assert len(warned) <= 4
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic abc", "Bearer " + "x" * 2000])

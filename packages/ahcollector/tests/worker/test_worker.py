@@ -254,6 +254,7 @@ async def test_every_line_about_batches_names_their_requests(caplog):
         "the store failed in an unexpected way": ids[:10],
         "a batch is set aside": ids[1:2],
         "a dead letter was not kept": ids[1:2],
+        "dead letters are kept again": None,
     }
 
 

@@ -53,9 +53,13 @@ async def open_door_of(
         settings=known.companies,
         hub=hub,
         enroll=EnrollProxy(
-            hub=hub, directory=known.directory, public_url=ingest.public_url, metrics=side.metrics
+            hub=hub,
+            directory=known.directory,
+            public_url=ingest.public_url,
+            metrics=side.metrics,
+            clock=clock,
         ),
-        renewal=Renewal(hub=hub, directory=known.directory),
+        renewal=Renewal(hub=hub, directory=known.directory, clock=clock),
         budget=budget,
         keeper=keeper,
         limits=ingest_limits(settings),

@@ -9,7 +9,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ahcollector._readiness import Check, readiness
+from ahcollector._trouble import Trouble
 from ahcollector.admin._document import openapi_document
+from ahcollector.clock import AsyncClock
 from ahcollector.errors import RegistryError, RequestRefusedError
 from ahcollector.metrics import REGISTRY_AGENTS, PrometheusMetrics
 from ahcollector.registry.base import Registry
@@ -27,6 +29,7 @@ class ProcessDoors:
         registry: Counted at each scrape.
         checks: Dependencies by name.
         metrics: None: there are none to show.
+        clock: That agents cannot be counted is told once a minute.
     """
 
     def __init__(
@@ -35,7 +38,10 @@ class ProcessDoors:
         registry: Registry,
         checks: Mapping[str, Check],
         metrics: PrometheusMetrics | None,
+        clock: AsyncClock,
     ) -> None:
+        self._clock = clock
+        self._trouble = Trouble(_log, "agents could not be counted", "agents are counted again")
         self._registry = registry
         self._checks = checks
         self._metrics = metrics
@@ -55,9 +61,10 @@ class ProcessDoors:
             raise RequestRefusedError(Code.NOT_FOUND, "metrics are switched off in this process")
         try:
             self._metrics.set(REGISTRY_AGENTS, (await self._registry.count()).active)
+            self._trouble.is_over()
         except RegistryError as error:
             # A scrape shows all the rest, above all while something is down.
-            _log.warning("agents could not be counted", extra={"error": str(error)})
+            self._trouble.goes_on(self._clock.monotonic(), {"error": str(error)})
         return Response(
             self._metrics.exposition(), headers={"Content-Type": self._metrics.content_type}
         )

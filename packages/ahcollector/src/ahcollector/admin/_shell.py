@@ -13,8 +13,10 @@ from starlette.responses import Response
 
 from ahcollector._openapi import Route
 from ahcollector._request_ids import request_id
+from ahcollector._trouble import Trouble
 from ahcollector.admin._answers import error_answer, refusal_of
 from ahcollector.admin._params import check_names
+from ahcollector.clock import AsyncClock
 from ahcollector.errors import CollectorError, RequestRefusedError
 from ahwire import Rng
 from ahwire.status import Code
@@ -34,9 +36,11 @@ class Shell:
     Args:
         tokens: Every token that is good now.
         rng: Makes request ids where a caller sent none.
+        clock: A route that cannot be served is told of once a minute.
     """
 
-    def __init__(self, *, tokens: Sequence[str], rng: Rng) -> None:
+    def __init__(self, *, tokens: Sequence[str], rng: Rng, clock: AsyncClock) -> None:
+        self._clock = clock
         # Digests, so that all comparisons take the same time whatever a token's length is.
         self._digests = [_digest(token.encode()) for token in tokens]
         self._rng = rng
@@ -44,6 +48,7 @@ class Shell:
     def around(self, route: Route, handler: Handler) -> Handler:
         """Return a handler that answers always."""
         known, repeatable = route.query_names(), route.repeatable_names()
+        trouble = Trouble(_log, "admin request refused", "admin requests are served again")
 
         async def endpoint(request: Request) -> Response:
             own_id = self._name(request)
@@ -52,9 +57,10 @@ class Shell:
                     self._check(request.headers.get("authorization"))
                     check_names(request, known, repeatable)
                 response = await handler(request)
+                trouble.is_over()
             except CollectorError as error:
                 refusal = refusal_of(error)
-                _log_refusal(request, refusal)
+                self._log(request, refusal, trouble)
                 response = error_answer(refusal)
             except ClientDisconnect:
                 # Nobody is there to read it; the answer only ends the request.
@@ -102,6 +108,19 @@ class Shell:
         request.state.request_id = named
         return named
 
+    def _log(self, request: Request, refusal: RequestRefusedError, trouble: Trouble) -> None:
+        extra = {
+            "request_id": request.state.request_id,
+            "method": request.method,
+            "path": request.url.path,
+            "code": refusal.code.value,
+            "reason": str(refusal),
+        }
+        if refusal.code is not Code.UNAVAILABLE:
+            _log.info("admin request refused", extra=extra)
+        elif not trouble.goes_on(self._clock.monotonic(), extra):
+            _log.debug("admin request refused", extra=extra)
+
     def _check(self, authorization: str | None) -> None:
         scheme, _, shown = (authorization or "").partition(" ")
         # Header bytes reach us as latin-1 text, so this gives back the bytes that were sent.
@@ -118,18 +137,3 @@ class Shell:
 
 def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
-
-
-def _log_refusal(request: Request, refusal: RequestRefusedError) -> None:
-    level = logging.WARNING if refusal.code is Code.UNAVAILABLE else logging.INFO
-    _log.log(
-        level,
-        "admin request refused",
-        extra={
-            "request_id": request.state.request_id,
-            "method": request.method,
-            "path": request.url.path,
-            "code": refusal.code.value,
-            "reason": str(refusal),
-        },
-    )

@@ -144,7 +144,7 @@ def admin_app(
         clock=clock,
     )
     process = ProcessDoors(
-        registry=registry, checks=checks if checks is not None else {}, metrics=metrics
+        clock=clock, registry=registry, checks=checks if checks is not None else {}, metrics=metrics
     )
     handlers = {
         **_handlers(doors, process),
@@ -156,7 +156,7 @@ def admin_app(
         "reloadRules": _reloading(reload_rules, "rules"),
         "reloadSilences": _reloading(reload_silences, "silences"),
     }
-    shell = Shell(tokens=tokens, rng=rng if rng is not None else SystemRandom())
+    shell = Shell(tokens=tokens, rng=rng if rng is not None else SystemRandom(), clock=clock)
     app = Starlette(
         routes=_routes(handlers, shell), exception_handlers={HTTPException: shell.no_route}
     )

@@ -9,6 +9,7 @@ from typing import Final
 import anyio
 import attrs
 
+from ahcollector._trouble import Trouble
 from ahcollector.clock import AsyncClock
 from ahcollector.detector._events import moment
 from ahcollector.errors import HubError, OutboxError, PresenceError
@@ -76,6 +77,8 @@ class Reporter:
         self._heartbeat_interval_seconds = heartbeat_interval_seconds
         self._totals = traffic()
         self._totals_at = clock.monotonic()
+        self._unreported = Trouble(_log, "contacts not reported", "contacts are reported again")
+        self._unheard = Trouble(_log, "heartbeat not taken", "heartbeats are taken again")
 
     async def run(self) -> None:
         """Report at once, then each interval, until cancelled."""
@@ -107,7 +110,9 @@ class Reporter:
                 if len(lease.seen) < MAX_SEEN_PER_REPORT:
                     break
         except (HubError, PresenceError) as error:
-            _log.warning("contacts not reported", extra={"error": str(error), "told": told})
+            self._unreported.goes_on(self._clock.monotonic(), {"error": str(error), "told": told})
+        else:
+            self._unreported.is_over()
         return told
 
     async def _send(self, lease: SeenLease) -> None:
@@ -135,8 +140,9 @@ class Reporter:
             beat = await self._beat()
             await self._hub.heartbeat(beat)
         except (HubError, PresenceError, OutboxError) as error:
-            _log.warning("heartbeat not taken", extra={"error": str(error)})
+            self._unheard.goes_on(self._clock.monotonic(), {"error": str(error)})
             return False
+        self._unheard.is_over()
         return True
 
     async def _beat(self) -> Heartbeat:

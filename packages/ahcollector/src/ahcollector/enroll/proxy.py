@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 
+from ahcollector._trouble import Trouble
+from ahcollector.clock import AsyncClock, SystemClock
 from ahcollector.errors import (
     HubError,
     PermanentHubError,
@@ -72,6 +74,7 @@ class EnrollProxy:
         directory: Takes the new identity.
         public_url: What the agent is told to send to; empty: where it enrolled.
         metrics: Counts results.
+        clock: What fails for one fails for many, and is told once a minute.
     """
 
     def __init__(
@@ -81,7 +84,15 @@ class EnrollProxy:
         directory: Directory,
         public_url: str = "",
         metrics: Metrics | None = None,
+        clock: AsyncClock | None = None,
     ) -> None:
+        self._clock = clock if clock is not None else SystemClock()
+        self._failing = Trouble(_log, "enrolment failed at the hub", "the hub enrols agents again")
+        self._keeping = Trouble(
+            _log,
+            "new agent could not be kept, it will be looked up",
+            "new agents are kept again",
+        )
         self._hub = hub
         self._directory = directory
         self._public_url = public_url
@@ -100,10 +111,11 @@ class EnrollProxy:
         try:
             grant = await self._hub.enroll(request, client_ip=client_ip, request_id=request_id)
         except HubError as error:
-            _log.warning(
-                "enrolment failed at the hub", extra={"request_id": request_id, "error": str(error)}
+            self._failing.goes_on(
+                self._clock.monotonic(), {"request_id": request_id, "error": str(error)}
             )
             raise self._refused(enroll_refusal(error)) from error
+        self._failing.is_over()
         if hashlib.sha256(grant.agent_token.encode()).hexdigest() != grant.token_hash:
             _log.error(
                 "hub granted a token that is not the one it hashed",
@@ -137,11 +149,12 @@ class EnrollProxy:
             put = await self._directory.put(record)
         except NOT_FOLLOWED as error:
             # The token must reach its agent now or never; the hub tells us of it when it is used.
-            _log.warning(
-                "new agent could not be kept, it will be looked up",
-                extra={"request_id": request_id, "agent_id": grant.agent_id, "error": str(error)},
+            self._keeping.goes_on(
+                self._clock.monotonic(),
+                {"request_id": request_id, "agent_id": grant.agent_id, "error": str(error)},
             )
             return
+        self._keeping.is_over()
         if not put.applied:
             # Of a revoked agent the hub owes a higher version or another id; 0 revives nobody.
             _log.error(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 
+from ahcollector._trouble import Trouble
+from ahcollector.clock import AsyncClock, SystemClock
 from ahcollector.enroll.proxy import unavailable
 from ahcollector.errors import (
     HubError,
@@ -37,11 +39,21 @@ class Renewal:
     Args:
         hub: Who makes tokens.
         directory: Takes the new state of the agent.
+        clock: What fails for one fails for many, and is told once a minute.
     """
 
-    def __init__(self, *, hub: RenewalHub, directory: Directory) -> None:
+    def __init__(
+        self, *, hub: RenewalHub, directory: Directory, clock: AsyncClock | None = None
+    ) -> None:
         self._hub = hub
         self._directory = directory
+        self._clock = clock if clock is not None else SystemClock()
+        self._failing = Trouble(_log, "renewal failed at the hub", "the hub renews tokens again")
+        self._keeping = Trouble(
+            _log,
+            "renewed token could not be kept, it will be looked up",
+            "renewed tokens are kept again",
+        )
 
     async def renew(self, agent: AgentRef, *, shown_hash: str, request_id: str) -> RenewResponse:
         """Renew the token of an agent whose token (by hash) was found valid.
@@ -52,15 +64,12 @@ class Renewal:
         try:
             grant = await self._hub.renew(agent.agent_id, request_id=request_id)
         except HubError as error:
-            _log.warning(
-                "renewal failed at the hub",
-                extra={
-                    "request_id": request_id,
-                    "agent_id": agent.agent_id,
-                    "error": str(error),
-                },
+            self._failing.goes_on(
+                self._clock.monotonic(),
+                {"request_id": request_id, "agent_id": agent.agent_id, "error": str(error)},
             )
             raise _refusal(error) from error
+        self._failing.is_over()
         if hashlib.sha256(grant.agent_token.encode()).hexdigest() != grant.token_hash:
             raise unavailable("the hub's answer is incomplete")
         record = AgentRecord(
@@ -78,15 +87,12 @@ class Renewal:
             put = await self._directory.put(record, renewal=True)
         except NOT_FOLLOWED as error:
             # As with an enrolment: the token is told now or never.
-            _log.warning(
-                "renewed token could not be kept, it will be looked up",
-                extra={
-                    "request_id": request_id,
-                    "agent_id": agent.agent_id,
-                    "error": str(error),
-                },
+            self._keeping.goes_on(
+                self._clock.monotonic(),
+                {"request_id": request_id, "agent_id": agent.agent_id, "error": str(error)},
             )
         else:
+            self._keeping.is_over()
             if not put.applied:
                 # Revoked, or renewed again, while the hub was asked; its next request will tell.
                 _log.warning(

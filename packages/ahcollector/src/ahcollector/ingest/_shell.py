@@ -11,6 +11,8 @@ from starlette.responses import JSONResponse, Response
 
 from ahcollector._readiness import Check, readiness
 from ahcollector._request_ids import request_id
+from ahcollector._trouble import Trouble
+from ahcollector.clock import AsyncClock
 from ahcollector.errors import RequestRefusedError
 from ahcollector.ingest._answers import refusal_answer
 from ahcollector.ingest._headers import Format, ambiguity, answer_format
@@ -38,9 +40,14 @@ def _as_agents_read(request: Request, refusal: RequestRefusedError) -> Response:
 
 
 class Shell:
-    """What every request has: an id, a count, a log line on failure, and an answer always."""
+    """What every request has: an id, a count, a log line on failure, and an answer always.
 
-    def __init__(self, *, rng: Rng, metrics: Metrics) -> None:
+    A refusal with 503 is no matter of one request: while it lasts it is every agent's. Each door
+    warns of it once a minute, with the number meanwhile, and tells when it is over.
+    """
+
+    def __init__(self, *, rng: Rng, metrics: Metrics, clock: AsyncClock) -> None:
+        self._clock = clock
         self._rng = rng
         self._metrics = metrics
 
@@ -51,6 +58,7 @@ class Shell:
             handler: Answers requests; RequestRefusedError is an answer too.
             refuse: Writes that answer; a door of another protocol has its own.
         """
+        trouble = Trouble(_log, "request refused", "requests are taken again")
 
         async def endpoint(request: Request) -> Response:
             own_id = self._name(request)
@@ -59,8 +67,9 @@ class Shell:
                 if doubt:
                     raise RequestRefusedError(Code.BAD_REQUEST, doubt)
                 response = await handler(request)
+                trouble.is_over()
             except RequestRefusedError as refusal:
-                self._log(request, refusal)
+                self._log(request, refusal, trouble)
                 response = refuse(request, refusal)
             except ClientDisconnect:
                 # Nobody is there to read it; the answer only ends the request.
@@ -114,20 +123,19 @@ class Shell:
             request.state.request_id = known
         return str(known)
 
-    def _log(self, request: Request, refusal: RequestRefusedError) -> None:
-        level = logging.WARNING if refusal.code is Code.UNAVAILABLE else logging.INFO
+    def _log(self, request: Request, refusal: RequestRefusedError, trouble: Trouble) -> None:
         agent = getattr(request.state, "agent_id", None)
-        _log.log(
-            level,
-            "request refused",
-            extra={
-                "request_id": request.state.request_id,
-                "path": request.url.path,
-                "code": refusal.code.value,
-                "reason": str(refusal),
-                **({} if agent is None else {"agent_id": agent}),
-            },
-        )
+        extra = {
+            "request_id": request.state.request_id,
+            "path": request.url.path,
+            "code": refusal.code.value,
+            "reason": str(refusal),
+            **({} if agent is None else {"agent_id": agent}),
+        }
+        if refusal.code is not Code.UNAVAILABLE:
+            _log.info("request refused", extra=extra)
+        elif not trouble.goes_on(self._clock.monotonic(), extra):
+            _log.debug("request refused", extra=extra)
 
 
 class Probes:

@@ -136,7 +136,7 @@ def ingest_app(
         trusted_proxies=trusted_proxies,
     )
     metrics.watch(INGEST_BUS_DEPTH, lambda: float(sum(bus.depth().values())))
-    shell = Shell(rng=rng if rng is not None else SystemRandom(), metrics=metrics)
+    shell = Shell(rng=rng if rng is not None else SystemRandom(), metrics=metrics, clock=clock)
     probes = Probes(checks if checks is not None else {})
 
     def route(path: str, handler: Handler, method: str) -> Route:

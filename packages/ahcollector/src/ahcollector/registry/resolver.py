@@ -93,6 +93,14 @@ class Resolver:
         self._trouble = Trouble(
             _log, "registry cannot be read, the hub is asked", "registry is read again"
         )
+        self._asking = Trouble(
+            _log, "hub cannot tell whose token this is", "hub tells whose tokens are"
+        )
+        self._keeping = Trouble(
+            _log,
+            "what the hub told could not be kept; it is used all the same",
+            "what the hub tells is kept again",
+        )
 
     async def resolve(self, token_hash: str) -> TokenEntry | None:
         """Return what a token hash (64 lower hex) leads to.
@@ -162,13 +170,13 @@ class Resolver:
             record = await hub.agent_by_token_hash(token_hash)
         except HubError as error:
             self._count("error")
-            _log.warning(
-                "hub cannot tell whose token this is",
-                extra={"token_hash": token_hash[:8], "error": str(error)},
+            self._asking.goes_on(
+                self._clock.monotonic(), {"token_hash": token_hash[:8], "error": str(error)}
             )
             raise HubUnavailableError(
                 f"the hub cannot tell whose token this is: {error}"
             ) from error
+        self._asking.is_over()
         if record is None:
             if answered:
                 self._negative.add(token_hash, now=self._clock.monotonic())
@@ -196,13 +204,13 @@ class Resolver:
             known = await self._registry.lookup(token_hash)
         except NOT_FOLLOWED as error:
             self._metrics.inc(REGISTRY_PUT_FAILURES)
-            _log.warning(
-                "what the hub told could not be kept; it is used all the same",
-                extra={"agent_id": record.agent_id, "error": str(error)},
+            self._keeping.goes_on(
+                self._clock.monotonic(), {"agent_id": record.agent_id, "error": str(error)}
             )
             if isinstance(error, RegistryError) and read_at is not None:
                 self._remember(token_hash, entry, read_at)
             return entry
+        self._keeping.is_over()
         if known is not None:
             return known
         if not put.applied:

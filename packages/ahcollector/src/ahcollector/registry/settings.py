@@ -185,6 +185,11 @@ class CompanySettingsCache:
         self._trouble = Trouble(
             _log, "company settings cannot be shared", "company settings are shared again"
         )
+        self._reading = Trouble(
+            _log,
+            "company settings could not be read, the last ones stay",
+            "company settings are read again",
+        )
         self._configured = configured
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._flights: SingleFlight[str, None] = SingleFlight()
@@ -253,11 +258,9 @@ class CompanySettingsCache:
         except HubError as error:
             # Asked again after the usual time; the last word holds until then.
             self._remember(company_id, attrs.evolve(known, read_at=now))
-            _log.warning(
-                "company settings could not be read, the last ones stay",
-                extra={"company_id": company_id, "error": str(error)},
-            )
+            self._reading.goes_on(now, {"company_id": company_id, "error": str(error)})
             return
+        self._reading.is_over()
         is_new = reply.settings is not None and reply.settings != known.company.settings
         company = known.company
         if reply.settings is not None:

@@ -10,6 +10,7 @@ import anyio
 import attrs
 
 from ahcollector import metrics as names
+from ahcollector._trouble import Trouble
 from ahcollector.bus.base import SHARDS, TRIES_MAX, Bus, Delivery
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import DeadBatchesError, PermanentStoreError, TemporaryStoreError
@@ -147,6 +148,7 @@ class Worker:
         }
         self._metrics.watch(names.WORKER_PENDING_SAMPLES, self._pending)
         self._shutdown_flush_seconds = shutdown_flush_seconds
+        self._unkept = Trouble(_log, "a dead letter was not kept", "dead letters are kept again")
         if restarts is None and isinstance(store, Restarts):
             restarts = store
         if durable_after_seconds is None:
@@ -347,12 +349,13 @@ class Worker:
             try:
                 await self._dead_batches.put(delivery.batch, reason, self._clock.time())
             except DeadBatchesError as failure:
-                _log.warning(
-                    "a dead letter was not kept",
-                    extra={"request_id": delivery.batch.request_id, "error": str(failure)},
+                self._unkept.goes_on(
+                    self._clock.monotonic(),
+                    {"request_id": delivery.batch.request_id, "error": str(failure)},
                 )
                 await self._clock.sleep(1.0)
             else:
+                self._unkept.is_over()
                 break
         await delivery.ack()
         self._settling.set_aside()
