@@ -13,6 +13,7 @@ from pathlib import Path
 
 import attrs
 from http_reference import http_page, rows
+from hub_messages import hub_messages
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "reference"
@@ -164,6 +165,7 @@ TABLES = {
         limits,
         http_admin,
         http_agent,
+        hub_messages,
     )
 }
 

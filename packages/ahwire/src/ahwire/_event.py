@@ -51,9 +51,24 @@ class Event(JsonContract):
 
     Attributes:
         event_id: UUIDv7; the hub takes each once.
+        type: what it tells.
         seq: rises per (company, server, rule, series, agent); a lower one changes no state.
-        server_id: absent only in group events.
-        duration_seconds: how long the state that ended had lasted.
+        occurred_at: when it was decided, by the collector's clock.
+        company_id: whose event it is.
+        server_id: the server; absent only in group events.
+        agent_id: the agent, in events that are about one.
+        rule_id: the threshold rule; `agent_down` for agents, `group_down` for groups.
+        rule_version: of that rule, when it was decided.
+        series_key: which series of the server; `agent` in events of agents.
+        severity: the rule's; critical for downs, info for ups.
+        value: what was compared.
+        threshold: with what it was compared.
+        duration_seconds: how long it had lasted then; absent where something begins.
+        peak_value: the farthest that the value was on the wrong side since it began.
+        reason: why it was decided, in one word, where it was not only the condition.
+        suppressed: whether it is recorded only, and nobody is to be called.
+        suppress_reason: by what: `silence:<id>`, a group, flapping.
+        group_key: which group, in group events and in those that a group suppressed.
         labels: any JSON values: `last_seen_at`, `down_since`, `down_duration_s`, `members` (a list
             of at most 1,000 ids), `members_count`, and a series' own. Copied; treat as read-only.
     """
@@ -109,7 +124,11 @@ class Event(JsonContract):
 
 @attrs.frozen(kw_only=True)
 class EventsRequest(JsonContract):
-    """Body of `POST /events`: 1 to 200 events."""
+    """Body of `POST /events`: 1 to 200 events.
+
+    Attributes:
+        events: in the order in which they were decided; each may have been sent before.
+    """
 
     events: tuple[Event, ...] = field(
         validator=check.items(check.instance(Event), 1, limits.MAX_EVENTS_PER_REQUEST)
@@ -118,7 +137,12 @@ class EventsRequest(JsonContract):
 
 @attrs.frozen(kw_only=True)
 class RejectedEvent(JsonContract):
-    """An event that the hub will never take, and why (cut at 1,024 characters)."""
+    """An event that the hub will never take.
+
+    Attributes:
+        event_id: its id, as it was sent.
+        reason: why, for people; cut at 1,024 characters.
+    """
 
     event_id: str = field(validator=check.text())
     reason: str = field(
@@ -129,7 +153,14 @@ class RejectedEvent(JsonContract):
 
 @attrs.frozen(kw_only=True)
 class EventsReply(JsonContract):
-    """Answer to `POST /events`."""
+    """Answer to `POST /events`: what became of each event of the request.
+
+    An event that is named in neither is sent again.
+
+    Attributes:
+        accepted: ids of the events that the hub has now, or had already: it keeps them.
+        rejected: those it will never take; the collector sets them aside as dead letters.
+    """
 
     _json_may_be_wrapped: ClassVar[bool] = True
 

@@ -84,7 +84,13 @@ class Weekday(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class LabelMatcher(JsonContract):
-    """A condition on a label; an absent label is the empty string."""
+    """A condition on a label; an absent label is the empty string.
+
+    Attributes:
+        label: name of the label.
+        op: how it is compared.
+        value: with what: a text, or the regular expression (RE2, the whole text must match).
+    """
 
     label: str = field(validator=check.text(chars_max=limits.MAX_NAME_BYTES))
     op: MatchOp = field(validator=check.instance(MatchOp))
@@ -98,19 +104,25 @@ class ThresholdRule(JsonContract):
     No number of seconds is above 31,622,400 (366 days).
 
     Attributes:
+        rule_id: its name, which stands in its events.
         version: rises with each change of the rule; at least 0.
         company_id: None: every company.
         servers: ids or globs; None: every server. Never empty.
         matchers: all must hold.
-        metric: name of the metric.
+        metric: name of the metric, with or without the `ah_` of stored names.
+        agg: what becomes of the points of a window; last: no window.
         agg_seconds: window of the aggregation, from 1 on; there unless `agg` is last.
+        op: how a value is compared with the threshold; what holds is an alert.
         threshold: any number that a double holds, as is `resolve_threshold`.
         resolve_threshold: where an alert ends; None: at the threshold.
         for_seconds: how long the condition must hold; 0: not at all.
         keep_firing_seconds: how long an alert stays after the condition is over; 0: not at all.
+        severity: of its events.
         reminder_seconds: how often an alert is told again, from 1 on; None: never.
+        no_data: what silence of a series means.
         no_data_after_seconds: silence that counts as no data, from 1 on; None: the collector's own.
         labels: put on the rule's events.
+        enabled: whether it is judged; one that is not ends its alerts.
     """
 
     rule_id: str = field(validator=check.text())
@@ -176,7 +188,11 @@ class ThresholdRule(JsonContract):
 
 @attrs.frozen(kw_only=True)
 class ThresholdRules(JsonContract):
-    """Answer to `GET /rules`."""
+    """Answer to `GET /rules`.
+
+    Attributes:
+        rules: those of all companies, at most 100,000.
+    """
 
     _json_may_be_wrapped: ClassVar[bool] = True
 
@@ -209,9 +225,14 @@ class Silence(JsonContract):
     """When events are marked as suppressed.
 
     Attributes:
+        silence_id: its name, which stands in `suppress_reason` as `silence:<id>`.
+        company_id: whose events.
         matchers: on server_id, agent_id, rule_id, severity, type or a label; all must hold.
+        starts_at: first instant in it.
         ends_at: first instant after it; None: it has no end.
         recurrence: only inside these windows; None: all the time from `starts_at` to `ends_at`.
+        reason: why, for people; cut at 1,024 characters.
+        created_by: who, for people.
         all: said by a silence without matchers, which matches everything of its company.
     """
 
@@ -245,7 +266,11 @@ class Silence(JsonContract):
 
 @attrs.frozen(kw_only=True)
 class Silences(JsonContract):
-    """Answer to `GET /silences`."""
+    """Answer to `GET /silences`.
+
+    Attributes:
+        silences: those of all companies, at most 100,000.
+    """
 
     _json_may_be_wrapped: ClassVar[bool] = True
 

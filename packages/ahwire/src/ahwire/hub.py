@@ -7,8 +7,7 @@ Times are aware datetimes in UTC. Answers of the hub may come wrapped in `{"data
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum, unique
-from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 from attrs import field
@@ -38,11 +37,9 @@ from ahwire._hub_rules import (
     ThresholdRules,
     Weekday,
 )
+from ahwire._hub_settings import AgentSettings, CompanySettings, GroupDownSettings
 from ahwire._json import JsonContract
 from ahwire.errors import DecodeError
-
-if TYPE_CHECKING:
-    from ahwire.agent_pb2 import AgentConfig
 
 __all__ = [
     "AgentPage",
@@ -80,9 +77,6 @@ __all__ = [
 ]
 
 _COMPANIES_MAX = 1_000_000
-_LABELS_MAX = 64
-_COLLECTORS_MAX = 256
-_UINT32_MAX = (1 << 32) - 1
 
 
 @unique
@@ -99,10 +93,15 @@ class AgentRecord(JsonContract):
     """One agent as the hub knows it.
 
     Attributes:
+        agent_id: id of the agent.
+        company_id: whose it is.
+        server_id: the machine it measures.
+        state: whether it may send.
         token_hash: SHA-256 of the token in lower-case hex; there when the state is active.
         expires_at: end of the token's life; None: never.
         prev_token_hash: the token before, still good until `prev_token_expires_at`; without that
             time it is expired.
+        prev_token_expires_at: end of its overlap.
         version: rises with each change of the record, from 0.
     """
 
@@ -134,6 +133,7 @@ class AgentPage(JsonContract):
     """Answer to `GET /agents?since=&limit=`.
 
     Attributes:
+        agents: up to 500 records, in the order in which they changed.
         more: whether another page follows.
         next_since: opaque cursor of the next page; not empty when there is one.
     """
@@ -155,65 +155,18 @@ class AgentPage(JsonContract):
 
 
 @attrs.frozen(kw_only=True)
-class AgentSettings(JsonContract):
-    """What a company lets its agents be told; what is absent leaves the agent's own value.
-
-    Its JSON is that of the message AgentConfig, so both spellings of protobuf's mapping are read
-    (`interval_seconds` and `intervalSeconds`); the first is written.
-    """
-
-    _json_aliases: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {
-            "intervalSeconds": "interval_seconds",
-            "catchUpBatches": "catch_up_batches",
-            "disabledCollectors": "disabled_collectors",
-            "maxPointAgeSeconds": "max_point_age_seconds",
-        }
-    )
-
-    interval_seconds: int | None = field(
-        default=None, validator=optional(check.integer(1, limits.MAX_INTERVAL_SECONDS))
-    )
-    catch_up_batches: int | None = field(default=None, validator=optional(check.integer(1, 10)))
-    disabled_collectors: tuple[str, ...] = field(
-        default=(), validator=check.items(check.text(), 0, _COLLECTORS_MAX)
-    )
-    labels: Mapping[str, str] = field(
-        factory=dict,
-        converter=check.as_json,
-        validator=check.mapping(
-            check.text(chars_max=limits.MAX_NAME_BYTES),
-            check.text(chars_min=0, chars_max=limits.MAX_LABEL_VALUE_BYTES),
-            _LABELS_MAX,
-        ),
-        hash=False,
-    )
-    max_point_age_seconds: int | None = field(
-        default=None, validator=optional(check.integer(0, _UINT32_MAX))
-    )
-
-    def to_proto(self, etag: str) -> "AgentConfig":
-        """The same as the message that agents are sent; what is absent stays unset."""
-        from ahwire.agent_pb2 import AgentConfig  # noqa: PLC0415  # slow, seldom needed
-
-        return AgentConfig(
-            etag=etag,
-            interval_seconds=self.interval_seconds,
-            catch_up_batches=self.catch_up_batches,
-            disabled_collectors=self.disabled_collectors,
-            labels=self.labels,
-            max_point_age_seconds=self.max_point_age_seconds,
-        )
-
-
-@attrs.frozen(kw_only=True)
 class EnrollGrant(JsonContract):
     """Answer to `POST /enroll`: an identity and its token, told once.
 
     Attributes:
-        agent_token: secret.
+        agent_id: id of the agent, new or, for an enrolment told again, the same.
+        company_id: whose it is.
+        server_id: the machine it measures.
+        token_hash: SHA-256 of `agent_token` in lower-case hex.
+        agent_token: secret; what the agent shows as its bearer token.
         expires_at: end of the token's life; None: never.
         version: of the agent's record; 0 when the hub gave none.
+        config: what its company lets it be told.
     """
 
     _json_may_be_wrapped: ClassVar[bool] = True
@@ -232,14 +185,26 @@ class EnrollGrant(JsonContract):
 
 @attrs.frozen(kw_only=True)
 class RenewRequest(JsonContract):
-    """Body of `POST /credentials/renew`."""
+    """Body of `POST /credentials/renew`.
+
+    Attributes:
+        agent_id: whose token is to be replaced; the old one was just checked.
+    """
 
     agent_id: str = field(validator=check.identity)
 
 
 @attrs.frozen(kw_only=True)
 class RenewGrant(JsonContract):
-    """Answer to `POST /credentials/renew`: a new token; the old one is good for an overlap."""
+    """Answer to `POST /credentials/renew`: a new token; the old one is good for an overlap.
+
+    Attributes:
+        token_hash: SHA-256 of `agent_token` in lower-case hex.
+        agent_token: secret; the new token.
+        expires_at: end of its life; None: never.
+        prev_token_expires_at: until when the old token is good too.
+        version: of the agent's record, after this change.
+    """
 
     _json_may_be_wrapped: ClassVar[bool] = True
 
@@ -254,7 +219,12 @@ class RenewGrant(JsonContract):
 
 @attrs.frozen(kw_only=True)
 class Seen(JsonContract):
-    """When an agent was last heard."""
+    """When an agent was last heard.
+
+    Attributes:
+        agent_id: which one.
+        last_seen_at: by the collector's clock.
+    """
 
     agent_id: str = field(validator=check.identity)
     last_seen_at: datetime = field(converter=check.as_utc, validator=check.moment)
@@ -262,7 +232,11 @@ class Seen(JsonContract):
 
 @attrs.frozen(kw_only=True)
 class SeenReport(JsonContract):
-    """Body of `POST /agents/seen`: up to 500 agents."""
+    """Body of `POST /agents/seen`: up to 500 agents.
+
+    Attributes:
+        seen: each agent once; an older time than the hub has changes nothing.
+    """
 
     seen: tuple[Seen, ...] = field(
         validator=check.items(check.instance(Seen), 0, limits.MAX_SEEN_PER_REPORT)
@@ -274,6 +248,7 @@ class InventoryReport(JsonContract):
     """Body of `POST /inventory`.
 
     Attributes:
+        agent_id: whose it is.
         inventory: the message Inventory in protobuf's JSON mapping. Copied; treat as read-only.
     """
 
@@ -301,7 +276,14 @@ class Heartbeat(JsonContract):
     """Body of `POST /heartbeat`: a collector lives, and what it has to do.
 
     Attributes:
+        collector_id: the collector's own name.
+        version: of its program.
+        at: by its clock.
+        agents: how many it knows.
+        agents_down: how many of them are down.
         companies: how many agents each company has here.
+        batches_per_second: taken in since the heartbeat before.
+        samples_per_second: likewise.
         outbox_depth: events that the hub does not have yet.
     """
 
@@ -318,34 +300,3 @@ class Heartbeat(JsonContract):
     batches_per_second: float = field(converter=check.as_number, validator=check.number(least=0))
     samples_per_second: float = field(converter=check.as_number, validator=check.number(least=0))
     outbox_depth: int = field(validator=check.integer(least=0))
-
-
-@attrs.frozen(kw_only=True)
-class GroupDownSettings(JsonContract):
-    """When many agents of a company being down at once becomes one event.
-
-    Attributes:
-        min: agents that must be down.
-        ratio: part of the company's agents that must be down, above 0 and at most 1.
-        window_seconds: within which they must have gone down.
-    """
-
-    enabled: bool = field(validator=check.boolean)
-    min: int = field(validator=check.integer(least=1))
-    ratio: float = field(converter=check.as_number, validator=check.number(least=0, most=1))
-    window_seconds: float = field(converter=check.as_number, validator=check.number(least=0))
-
-
-@attrs.frozen(kw_only=True)
-class CompanySettings(JsonContract):
-    """Answer to `GET /settings/{company_id}`; what is absent is the collector's to decide."""
-
-    _json_may_be_wrapped: ClassVar[bool] = True
-
-    group_down: GroupDownSettings | None = field(
-        default=None, validator=optional(check.instance(GroupDownSettings))
-    )
-    down_min_seconds: float | None = field(
-        default=None, converter=check.as_float, validator=optional(check.number(least=0))
-    )
-    agent: AgentSettings = field(factory=AgentSettings, validator=check.instance(AgentSettings))
