@@ -64,6 +64,14 @@ async def test_a_directory_makes_it_a_file_that_is_closed_at_the_end(tmp_path):
         assert len(await opened.outbox.peek(10)) == 1
 
 
+@pytest.mark.parametrize("hub", [True, False])
+async def test_discarding_beside_a_hub_warns(caplog, hub):
+    with caplog.at_level(logging.WARNING):
+        async with open_outbox(backend=OutboxBackend.DISCARD, hub=hub, clock=FakeClock()):
+            pass
+    assert ("nobody is told of what happens" in caplog.text) is hub
+
+
 async def test_memory_warns_unless_it_was_asked_for(caplog):
     with caplog.at_level(logging.WARNING):
         async with open_outbox(backend=OutboxBackend.MEMORY, hub=True, clock=FakeClock()) as opened:

@@ -81,7 +81,8 @@ class AlertingSettings:
     )
     blind_grace_max_seconds: float = setting(
         300.0,
-        "grace after a time in which nobody could be heard; not under the agents' longest backoff",
+        "grace after a time in which nobody could be heard; under the agents' longest backoff, which"
+        " is 300 s by default, living agents are told as down",
         between=(0, 3600),
     )
     seen_interval_seconds: float = setting(
@@ -103,8 +104,8 @@ class AlertingSettings:
     )
     rules_state_interval_seconds: float = setting(
         30.0,
-        "age that what is only counted of an alert may have after a crash; decisions are kept at"
-        " once",
+        "time between two whole copies of the states of alerts; decisions, and what the next ones"
+        " hang on, are kept at once",
         between=(1, 3600),
     )
     no_data_after_seconds: float = setting(

@@ -231,7 +231,9 @@ class OutboxSettings:
         "age at which an event that the hub does not take becomes a dead letter",
         between=(0.1, 24 * 30),
     )
-    dead_max: int = setting(100_000, "dead letters kept", between=(1, 10_000_000))
+    dead_max: int = setting(
+        100_000, "dead letters kept, and of 64 MiB at most", between=(1, 10_000_000)
+    )
     dead_retention_days: float = setting(
         30.0, "age at which a dead letter is removed", between=(0.1, 3660)
     )

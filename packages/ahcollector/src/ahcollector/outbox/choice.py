@@ -100,6 +100,11 @@ async def open_outbox(
                 "outbox a directory, or Redis"
             )
     if backend is OutboxBackend.DISCARD:
+        if hub:
+            _log.warning(
+                "there is a hub and no event goes to it, so nobody is told of what happens: the "
+                "outbox discards them; choose a file, Redis or memory"
+            )
         yield OpenedOutbox(backend=backend, outbox=DiscardOutbox(metrics=metrics), lease=None)
     elif backend is OutboxBackend.MEMORY:
         memory = MemoryOutbox(bounds=bounds)
