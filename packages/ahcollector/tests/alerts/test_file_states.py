@@ -78,6 +78,21 @@ async def test_every_flipped_bit_is_noticed(directory):
         assert damaged or (image.intents, image.pieces) == (clean.intents, clean.pieces), at
         assert {event.to_json() for event in image.intents} <= known
         assert set(image.pieces.items()) <= {("a", "x"), ("a", "y")}
+        if at < whole.index(b"\n"):
+            assert (image.seq, image.base, image.pieces) == (clean.seq, clean.base, clean.pieces)
+            assert (image.intents, damaged) == (clean.intents, (flipped.split(b"\n")[0],))
+
+
+async def test_directory_in_the_place_of_a_file_is_kept_aside(directory):
+    store = await FileAlertStateStore.open(directory)
+    (directory / "3-acme.alerts").mkdir()
+    (directory / "3-acme.alerts" / "note").touch()
+    image = await store.claim(KEY)
+    assert (image.is_empty, image.damaged) == (True, 1)
+    await store.commit(KEY, image.epoch, AlertChange(seq=1, intents=(_event(1),)))
+    await store.close()
+    assert (directory / "3-acme.alerts").is_file()
+    assert (directory / "3-acme.alerts.directory" / "note").exists()
 
 
 @given(st.binary(max_size=300))

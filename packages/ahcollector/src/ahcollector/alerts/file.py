@@ -8,7 +8,8 @@ Each unit has a file of its own, ``<shard>-<company>.alerts``, of sealed lines (
 synced. A line that was cut by a crash is a commit that never returned.
 
 What cannot be read is kept aside in ``<name>.damaged``, counted and logged, and the rest is used,
-also where it is the head that is lost.
+also where it is the head that is lost. A directory in the place of a file is renamed to
+``<name>.directory``.
 ``alerts.lock`` is held with flock by the process that uses the directory.
 """
 
@@ -257,6 +258,13 @@ class FileAlertStateStore:
             data = path.read_bytes()
         except FileNotFoundError:
             return AlertImage(epoch=0)
+        except IsADirectoryError:
+            path.rename(path.with_name(f"{path.name}.directory"))
+            _log.warning(
+                "a directory in the place of the states of alerts was renamed",
+                extra={"path": str(path)},
+            )
+            return AlertImage(epoch=0, damaged=1)
         image, damaged = decode(key, data)
         if damaged:
             set_aside(_aside(path), damaged)
