@@ -17,8 +17,9 @@ import pytest
 from servers import FREE, clean_environment
 
 from ah_server.cli import EXIT_CODES, main
-from ah_server.hub import open_database
+from ah_server.hub import EventLog, open_database
 from ah_server.settings import setting_lines
+from ahwire import Event
 
 
 @attrs.frozen(kw_only=True)
@@ -338,7 +339,7 @@ def test_rules_and_silences_are_imported_into_the_development_hub(cli, tmp_path)
     path.write_text(json.dumps(rules))
     done = cli("hub", "rules", "import", str(path))
     assert (done.returncode, done.stderr) == (0, "")
-    assert "1 rules; collectors have them within their alerting.rules_sync" in done.stdout
+    assert done.stdout.startswith("1 rule; collectors have the list within their alerting.rules_")
     listed = cli("hub", "rules", "list", "--json")
     assert json.loads(listed.stdout) == rules["rules"]
     assert "cpu_usage_percent" in cli("hub", "rules", "list").stdout
@@ -351,3 +352,82 @@ def test_rules_and_silences_are_imported_into_the_development_hub(cli, tmp_path)
     path.write_text("{")
     assert cli("hub", "silences", "import", str(path)).returncode == 3
     assert "there are no silences" in cli("hub", "silences", "list").stdout
+
+
+SERIES = 'ah_disk_used_percent{mount="/"}'
+
+
+def told_event(number, **changes):
+    return {
+        "event_id": f"0190b6f2-0000-7000-8000-{number:012}",
+        "type": "alert.reminder",
+        "seq": number,
+        "occurred_at": "2026-11-30T10:00:00Z",
+        "company_id": "acme",
+        "server_id": "web1",
+        "rule_id": "disk-full",
+        "series_key": SERIES,
+        "severity": "warning",
+        "value": 95.5,
+        "threshold": 90.0,
+        "suppressed": False,
+        "labels": {"mount": "/"},
+        **changes,
+    }
+
+
+@pytest.fixture
+def with_events(tmp_path):
+    def fill(*events):
+        async def begin():
+            read = [Event.from_json(json.dumps(one).encode()) for one in events]
+            database = await open_database(tmp_path / "state" / "hub" / "hub.sqlite")
+            await EventLog(database=database, clock=time).record(read)
+            await database.aclose()
+
+        anyio.run(begin)
+
+    return fill
+
+
+def test_the_list_of_events_tells_alerts_apart_and_says_what_hides_one(cli, with_events):
+    hidden = told_event(2, suppressed=True, suppress_reason="silence:nightly")
+    group = told_event(3, type="group.down", group_key="g1", labels={"members": ["a1"]})
+    for name in ("server_id", "series_key", "value"):
+        del group[name]
+    with_events(told_event(1, series_key='ah_x{a="' + "y" * 200 + '"}'), hidden, group)
+    done = cli("hub", "events", "list")
+    titles, *lines = done.stdout.splitlines()
+    for title in ("type", "severity", "rule", "series", "value", "suppressed by"):
+        assert f"  {title}" in f"  {titles}"
+    assert len(lines) == 3
+    newest, by_silence, longest = lines
+    assert "group.down" in newest
+    for told in ("warning", "disk-full", SERIES, "95.5", "silence:nightly"):
+        assert told in by_silence
+    assert "silence:nightly" not in longest
+    assert "\u2026" in longest
+    assert len(longest) < 250
+    listed = json.loads(cli("hub", "events", "list", "--json").stdout)
+    assert [{**hidden, **one} for one in listed if one["seq"] == 2] == [listed[1]]
+    assert listed[1]["suppress_reason"] == "silence:nightly"
+    assert listed[1]["labels"] == {"mount": "/"}
+    assert listed[0]["group_key"] == "g1"
+    assert listed[1]["received"]
+
+
+def test_a_reader_who_goes_away_ends_a_command_quietly(tmp_path, with_events):
+    with_events(*(told_event(number) for number in range(1, 150)))
+    for arguments in (["hub", "events", "list", "--json"], ["settings"], ["--help"]):
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        done = subprocess.run(
+            [sys.executable, "-m", "ah_server", *arguments],
+            # Unbuffered, argparse sees that nobody reads its help, and calls that done.
+            env={**os.environ, "PYTHONUNBUFFERED": "", "AHC_STATE_DIR": str(tmp_path / "state")},
+            stdout=write_end,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+        os.close(write_end)
+        assert (done.returncode, done.stderr) == (141, b"")

@@ -8,9 +8,12 @@ import httpx
 import pytest
 
 from ah_server.console import CHARTS, ServerLine, ServerState, chart_of, console_app, draw
+from ah_server.hub import LoggedEvent
 from ah_server.settings import Secret
 from ahcollector.errors import PresenceError
 from ahcollector.store import LatestSample, RangeSeries
+from ahwire import Event, EventType
+from ahwire.hub import EventSeverity
 
 pytestmark = pytest.mark.anyio
 NOW = 1_796_000_000.0
@@ -93,6 +96,47 @@ async def test_what_servers_say_is_escaped_and_no_script_may_run():
     assert "default-src 'none'" in policy
     assert "script-src" not in policy
     assert "unsafe-inline" not in policy
+
+
+async def test_events_tell_alerts_apart_and_say_what_hides_one():
+    alert = Event(
+        event_id="0190b6f2-0000-7000-8000-00000000000e",
+        type=EventType.ALERT_REMINDER,
+        seq=1,
+        occurred_at=datetime.fromtimestamp(NOW, UTC),
+        company_id="acme",
+        server_id="web1",
+        rule_id="disk-full",
+        series_key=f"ah_x{{l={HOSTILE}}}",
+        severity=EventSeverity.WARNING,
+        value=95.5,
+        suppressed=True,
+        suppress_reason="silence:nightly",
+    )
+    down = attrs.evolve(
+        alert,
+        type=EventType.AGENT_DOWN,
+        series_key="agent",
+        value=None,
+        severity=None,
+        suppressed=False,
+        suppress_reason=None,
+    )
+
+    class WithEvents(View):
+        async def events(self, company_id, limit):
+            return [
+                LoggedEvent(position=place, received_ms=0, event=event)
+                for place, event in enumerate((alert, down))
+            ]
+
+    async with client(WithEvents(line())) as http:
+        page = (await http.get("/companies/acme/servers/web1")).text
+    assert "<script" not in page
+    for told in ("disk-full", "ah_x{l=&lt;script&gt;", "warning", "95.50", "silence:nightly"):
+        assert told in page
+    assert page.count("silence:nightly") == 1
+    assert "None" not in page
 
 
 async def test_a_companys_page_lists_its_servers_alone():

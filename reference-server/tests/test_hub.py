@@ -232,6 +232,24 @@ async def test_the_admin_page_escapes_what_agents_say(hub):
     assert text not in page.text
 
 
+async def test_the_admin_page_tells_alerts_apart_and_says_what_hides_one(hub):
+    alert = {
+        "type": "alert.reminder",
+        "rule_id": "disk-full",
+        "series_key": 'ah_disk_used_percent{mount="/<b>"}',
+        "severity": "warning",
+        "value": 95.5,
+        "suppressed": True,
+        "suppress_reason": "silence:nightly",
+    }
+    answer = await hub.call("POST", "/events", json={"events": [hub.event(**alert)]})
+    assert len(answer.json()["accepted"]) == 1
+    page = (await hub.http.get("/admin")).text
+    for told in ("disk-full", "{mount=&#34;/&lt;b&gt;&#34;}", "warning", "95.5", "silence:nightly"):
+        assert f"<td>{told}</td>" in page or told in page
+    assert "<b>" not in page
+
+
 async def test_the_hub_fails_as_it_is_told(hub):
     plan = {"path": "/events", "requests": 2, "status": 503, "retry_after": "7"}
     assert (await hub.http.post("/admin/api/faults", json=plan)).status_code == 201

@@ -1,6 +1,7 @@
 """`ah-server hub …`: the development hub from the command line, on its file, running or not."""
 
 import argparse
+import json
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +10,21 @@ from ah_server.cli import _lists
 from ah_server.cli._hub_file import hub_database
 from ah_server.cli._printing import add_json_option, print_rows
 from ah_server.errors import SettingsError
-from ah_server.hub import EventLog, Identities
+from ah_server.hub import EventLog, Identities, LoggedEvent
+
+_SERIES_CHARS_MAX = 60
+_EVENT_COLUMNS = (
+    "received",
+    "type",
+    "severity",
+    "company",
+    "server",
+    "rule",
+    "series",
+    "value",
+    "suppressed_by",
+    "event_id",
+)
 
 
 def add_commands(commands: Any, with_settings: argparse.ArgumentParser) -> None:
@@ -114,24 +129,38 @@ async def _list_agents(options: argparse.Namespace) -> int:
 async def _list_events(options: argparse.Namespace) -> int:
     async with hub_database(options.settings) as database:
         found = await EventLog(database=database, clock=time).newest(100)
-    rows = [
-        {
-            "received": _utc(one.received_ms),
-            "type": one.event.type.value,
-            "company_id": one.event.company_id,
-            "server_id": one.event.server_id,
-            "event_id": one.event.event_id,
-            "seq": one.event.seq,
-        }
-        for one in found
-    ]
+    rows = [_event_row(one, whole=options.json) for one in found]
     print_rows(
         rows,
-        columns=("received", "type", "company_id", "server_id", "event_id"),
+        columns=_EVENT_COLUMNS,
         as_json=options.json,
-        empty="no event yet: nothing has fallen silent",
+        empty="no event yet: nothing has fallen silent, and no alert was opened",
     )
     return 0
+
+
+def _event_row(one: LoggedEvent, *, whole: bool) -> dict[str, Any]:
+    """A line of the table, or the whole event with when it came and what had overtaken it."""
+    event = one.event
+    if whole:
+        came = {"received": _utc(one.received_ms), "superseded_by": one.superseded_by}
+        return came | json.loads(event.to_json())
+    return {
+        "received": _utc(one.received_ms),
+        "type": event.type.value,
+        "severity": event.severity and event.severity.value,
+        "company": event.company_id,
+        "server": event.server_id,
+        "rule": event.rule_id,
+        "series": event.series_key and _cut(event.series_key),
+        "value": None if event.value is None else f"{event.value:.6g}",
+        "suppressed_by": one.suppressed_by,
+        "event_id": event.event_id,
+    }
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SERIES_CHARS_MAX else f"{text[: _SERIES_CHARS_MAX - 1]}…"
 
 
 def _utc(at_ms: int | None) -> str | None:

@@ -65,7 +65,8 @@ async def _import(options: argparse.Namespace) -> int:
                 [*error.faults, f"nothing was imported: mend {options.file} and import it again"]
             ) from error
     pulls = f"alerting.{options.list}_sync_interval_seconds"
-    print(f"{count} {options.list}; collectors have them within their {pulls}")
+    noun = options.list.removesuffix("s") if count == 1 else options.list
+    print(f"{count} {noun}; collectors have the list within their {pulls}")
     return 0
 
 

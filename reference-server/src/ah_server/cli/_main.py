@@ -24,12 +24,28 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
         4: "a port is taken",
         5: "the state directory cannot be used, or another process holds it",
         130: "stopped by Ctrl-C before it was done",
+        141: "who read the output went away",
     }
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `ah-server`; returns its exit code."""
+    try:
+        try:
+            return _run(arguments)
+        finally:
+            # What is held back is written here, where it can be told that nobody reads it.
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # `… | head` has what it wanted. What is left must go somewhere when Python ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        return 141
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.needs_settings:

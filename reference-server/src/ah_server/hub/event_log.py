@@ -45,6 +45,13 @@ class LoggedEvent:
     event: Event
     superseded_by: str | None = None
 
+    @property
+    def suppressed_by(self) -> str | None:
+        """What keeps the event from people, as its sender says; None: nothing does."""
+        if not self.event.suppressed:
+            return None
+        return self.event.suppress_reason or "an unknown reason"
+
 
 class EventLog:
     """Records events once by event_id and answers what came after a position."""
