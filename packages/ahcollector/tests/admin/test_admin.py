@@ -489,7 +489,10 @@ async def test_rules_and_silences_are_pulled_on_demand():
     office = Office(reload_rules=pull, reload_silences=away)
     response = await office.ask("POST", "/reload/rules")
     assert (response.status_code, response.json()) == (200, {"in_force": 3})
+    # In a terminal the prompt stands on a line of its own.
+    assert response.text == '{"in_force":3}\n'
     response = await office.ask("POST", "/reload/silences")
+    assert response.text.endswith("}\n")
     assert (response.status_code, response.json()["code"]) == (503, "unavailable")
     assert int(response.headers["Retry-After"]) > 0
     for what in ("rules", "silences"):

@@ -143,8 +143,8 @@ def _event_row(one: LoggedEvent, *, whole: bool) -> dict[str, Any]:
     """A line of the table, or the whole event with when it came and what had overtaken it."""
     event = one.event
     if whole:
-        came = {"received": _utc(one.received_ms), "superseded_by": one.superseded_by}
-        return came | json.loads(event.to_json())
+        body: dict[str, Any] = json.loads(event.to_json())
+        return {"received": _utc(one.received_ms), "superseded_by": one.superseded_by, **body}
     return {
         "received": _utc(one.received_ms),
         "type": event.type.value,

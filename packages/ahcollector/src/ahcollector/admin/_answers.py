@@ -1,8 +1,8 @@
-"""Errors of the admin door, in the shape of ErrorBody."""
+"""Answers of the admin door: JSON as a line, and errors in the shape of ErrorBody."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from starlette.responses import JSONResponse, Response
 
@@ -11,13 +11,28 @@ from ahcollector.errors import CollectorError, RequestRefusedError
 from ahwire.limits import MAX_ERROR_MESSAGE_CHARS
 from ahwire.status import HTTP_STATUS, Code
 
-__all__ = ["CONFLICT", "CONFLICT_STATUS", "conflict_answer", "error_answer", "refusal_of"]
+__all__ = [
+    "CONFLICT",
+    "CONFLICT_STATUS",
+    "JsonLine",
+    "conflict_answer",
+    "error_answer",
+    "refusal_of",
+]
 
 CONFLICT: Final = "conflict"
 """The code of a 409: agents never see it, so it is none of the protocol's."""
 
 CONFLICT_STATUS: Final = 409
 _RETRY_SECONDS = 5.0
+
+
+class JsonLine(JSONResponse):
+    """JSON that ends its line, so that in a terminal the prompt does not follow on it."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return super().render(content) + b"\n"
 
 
 def error_answer(refusal: RequestRefusedError, status: int | None = None) -> Response:
@@ -44,7 +59,7 @@ def refusal_of(error: CollectorError) -> RequestRefusedError:
 def _answer(message: str, status: int, headers: dict[str, str]) -> Response:
     # What was sent can be quoted in a message, and can hold half of a surrogate pair.
     text = message[:MAX_ERROR_MESSAGE_CHARS].encode("utf-8", "replace").decode()
-    return JSONResponse(
+    return JsonLine(
         {"code": headers["X-AH-Code"], "message": text},
         status_code=status,
         headers={"Cache-Control": "no-store", **headers},

@@ -16,8 +16,9 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from ahcollector.admin._answers import JsonLine
 from ahcollector.admin._body import Bodies
 from ahcollector.admin._params import LETTER_ID_CHARS_MAX, LETTER_PAGE, PAGE_MAX, page_asked
 from ahcollector.admin._views import dead_batch_view, dead_entry_view, dead_letter_view
@@ -57,13 +58,13 @@ class DeadLetterDoors:
         """Put letters back at the end of the queue."""
         ids, outbox = await _chosen(request, self._bodies), self._held()
         replayed = await outbox.replay(ids, self._clock.time())
-        return JSONResponse({"replayed": replayed, "left": await self._left(ids)})
+        return JsonLine({"replayed": replayed, "left": await self._left(ids)})
 
     async def purge(self, request: Request) -> Response:
         """Forget letters."""
         outbox, ids = self._held(), await _doomed(request, self._bodies)
         deleted = await outbox.purge(ids)
-        return JSONResponse({"deleted": deleted, "left": await self._left(ids)})
+        return JsonLine({"deleted": deleted, "left": await self._left(ids)})
 
     async def _left(self, ids: frozenset[str] | None) -> int:
         outbox = self._held()
@@ -103,13 +104,13 @@ class DeadEntryDoors:
         """Publish entries again as far as the bus has room."""
         ids, dead = await _chosen(request, self._bodies), self._held()
         replayed = await dead.replay(ids)
-        return JSONResponse({"replayed": replayed, "left": await self._left(ids)})
+        return JsonLine({"replayed": replayed, "left": await self._left(ids)})
 
     async def purge(self, request: Request) -> Response:
         """Forget entries."""
         dead, ids = self._held(), await _doomed(request, self._bodies)
         deleted = await dead.purge(ids)
-        return JSONResponse({"deleted": deleted, "left": await self._left(ids)})
+        return JsonLine({"deleted": deleted, "left": await self._left(ids)})
 
     async def _left(self, ids: frozenset[str] | None) -> int:
         dead = self._held()
@@ -152,13 +153,13 @@ class DeadBatchDoors:
             raise RequestRefusedError(Code.NOT_FOUND, "this process has no bus to replay to")
         ids = await _chosen(request, self._bodies)
         replayed = await replay_dead_batches(held, self._bus.publish, ids)
-        return JSONResponse({"replayed": replayed, "left": await self._left(ids)})
+        return JsonLine({"replayed": replayed, "left": await self._left(ids)})
 
     async def purge(self, request: Request) -> Response:
         """Forget batches."""
         held, ids = self._held(), await _doomed(request, self._bodies)
         deleted = await held.purge(ids)
-        return JSONResponse({"deleted": deleted, "left": await self._left(ids)})
+        return JsonLine({"deleted": deleted, "left": await self._left(ids)})
 
     async def _left(self, ids: frozenset[str] | None) -> int:
         held = self._held()
@@ -174,7 +175,7 @@ class DeadBatchDoors:
 
 def _page(views: list[dict[str, Any]], limit: int) -> Response:
     more = len(views) == limit
-    return JSONResponse({"letters": views, "next_after": views[-1]["letter_id"] if more else None})
+    return JsonLine({"letters": views, "next_after": views[-1]["letter_id"] if more else None})
 
 
 async def _count_left(

@@ -6,10 +6,11 @@ import logging
 from collections.abc import Mapping
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from ahcollector._readiness import Check, readiness
 from ahcollector._trouble import Trouble
+from ahcollector.admin._answers import JsonLine
 from ahcollector.admin._document import openapi_document
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import RegistryError, RequestRefusedError
@@ -48,12 +49,12 @@ class ProcessDoors:
 
     async def health(self, _request: Request) -> Response:
         """Answer."""
-        return JSONResponse({"status": "ok"})
+        return JsonLine({"status": "ok"})
 
     async def ready(self, _request: Request) -> Response:
         """Ask all dependencies."""
         body, status = await readiness(self._checks)
-        return JSONResponse(body, status_code=status)
+        return JsonLine(body, status_code=status)
 
     async def exposition(self, _request: Request) -> Response:
         """Show the metrics; the agents are counted now, since they change at several places."""
@@ -71,4 +72,4 @@ class ProcessDoors:
 
     async def openapi(self, request: Request) -> Response:
         """Show what this door is."""
-        return JSONResponse(openapi_document(str(request.scope.get("root_path", ""))))
+        return JsonLine(openapi_document(str(request.scope.get("root_path", ""))))

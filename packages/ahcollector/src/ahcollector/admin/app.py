@@ -14,11 +14,11 @@ from typing import Protocol
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
 from ahcollector._readiness import Check
-from ahcollector.admin._answers import conflict_answer
+from ahcollector.admin._answers import JsonLine, conflict_answer
 from ahcollector.admin._body import Bodies
 from ahcollector.admin._dead import DeadBatchDoors, DeadEntryDoors, DeadLetterDoors
 from ahcollector.admin._params import (
@@ -218,7 +218,7 @@ def _reloading(reload: Reload | None, what: str) -> Handler:
             raise RequestRefusedError(
                 Code.NOT_FOUND, f"this process evaluates no {what}: ask the one that does"
             )
-        return JSONResponse({"in_force": await reload()})
+        return JsonLine({"in_force": await reload()})
 
     return endpoint
 
@@ -266,19 +266,19 @@ class _Doors:
                 f"version {record.version} is not above {newest}, which is known: send the hub's"
                 " newest record"
             )
-        return JSONResponse(agent_view(put.after))
+        return JsonLine(agent_view(put.after))
 
     async def get_agent(self, request: Request) -> Response:
         entry = await self._registry.get(path_id(request, "agent_id"))
         if entry is None:
             raise RequestRefusedError(Code.NOT_FOUND, "no such agent")
-        return JSONResponse(agent_view(entry))
+        return JsonLine(agent_view(entry))
 
     async def revoke_agent(self, request: Request) -> Response:
         entry = await self._directory.revoke(path_id(request, "agent_id"))
         if entry is None:
             raise RequestRefusedError(Code.NOT_FOUND, "no such agent")
-        return JSONResponse(agent_view(entry))
+        return JsonLine(agent_view(entry))
 
     async def server_agents(self, request: Request) -> Response:
         page = page_asked(request, default=PAGE_MAX)
@@ -287,7 +287,7 @@ class _Doors:
         )
         behind = [one for one in entries if one.record.agent_id > page.after][: page.limit + 1]
         shown, more = behind[: page.limit], len(behind) > page.limit
-        return JSONResponse(
+        return JsonLine(
             {
                 "agents": [agent_view(entry) for entry in shown],
                 "next_after": shown[-1].record.agent_id if more else None,
@@ -300,7 +300,7 @@ class _Doors:
         series = await self._deleter.delete_server(company_id, server)
         if self._alerts is not None:
             await self._alerts.forget_server(company_id, server)
-        return JSONResponse({"agents": len(agents), "series": series})
+        return JsonLine({"agents": len(agents), "series": series})
 
     async def delete_company(self, request: Request) -> Response:
         company_id = path_id(request, "company_id")
@@ -308,7 +308,7 @@ class _Doors:
         series = await self._deleter.delete_company(company_id)
         if self._alerts is not None:
             await self._alerts.forget_company(company_id)
-        return JSONResponse({"agents": len(agents), "series": series})
+        return JsonLine({"agents": len(agents), "series": series})
 
     async def series_range(self, request: Request) -> Response:
         query = range_query(request)
@@ -324,13 +324,13 @@ class _Doors:
             )
         except ValueError as error:
             raise RequestRefusedError(Code.BAD_REQUEST, str(error)) from error
-        return JSONResponse({"series": [points_view(one.labels, one.points) for one in series]})
+        return JsonLine({"series": [points_view(one.labels, one.points) for one in series]})
 
     async def series_latest(self, request: Request) -> Response:
         samples = await self._store.latest(
             path_id(request, "company_id"), server_id(request), since_ms=since_ms(request)
         )
-        return JSONResponse(
+        return JsonLine(
             {
                 "series": [
                     points_view(one.labels, ((one.timestamp_ms, one.value),)) for one in samples
@@ -342,7 +342,7 @@ class _Doors:
         company, page = company_asked(request), page_asked(request, default=PAGE_MAX)
         agents = await self._presence.agents(company_id=company, after=page.after, limit=page.limit)
         more = len(agents) == page.limit
-        return JSONResponse(
+        return JsonLine(
             {
                 "agents": [presence_view(one) for one in agents],
                 "next_after": agents[-1].agent.agent_id if more else None,
@@ -350,7 +350,7 @@ class _Doors:
         )
 
     async def counts(self, _request: Request) -> Response:
-        return JSONResponse(
+        return JsonLine(
             counts_view(
                 await self._registry.count(),
                 await self._presence.counts(),
@@ -361,4 +361,4 @@ class _Doors:
     async def outbox_state(self, _request: Request) -> Response:
         if self._outbox is None:
             raise RequestRefusedError(Code.NOT_FOUND, "this process has no outbox")
-        return JSONResponse(outbox_view(await self._outbox.stats(self._clock.time())))
+        return JsonLine(outbox_view(await self._outbox.stats(self._clock.time())))
