@@ -1,4 +1,4 @@
-"""The files of rules and silences that pages show are taken by the development hub as they stand."""
+"""The files of rules and silences that pages show are taken by the development hub as shown."""
 
 import json
 import re
