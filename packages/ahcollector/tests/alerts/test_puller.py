@@ -292,6 +292,52 @@ async def test_broken_one_is_named_once_in_log_and_metric(caplog):
     assert world.metric("ahc_silences_refused") == 1
 
 
+def unread(rule_id, company_id=""):
+    fault = FieldError("op", "is new")
+    return RuleError(tenant_id=company_id, rule_id=rule_id, errors=(fault,))
+
+
+async def test_rule_that_cannot_be_read_stays_as_it_was_until_it_can_be_or_is_gone(caplog):
+    """A newer hub changed it and did not take it away; also over a start without the hub."""
+    world = World()
+    old, own = rule("a"), rule("a", company_id="acme")
+    world.hub.threshold_rules = (old, own, rule("b"))
+    await world.rules.pull()
+    world.hub.threshold_rules = (rule("b"),)
+    world.hub.refused_rules = (unread("a"), unread("never"))
+    await world.rules.pull()
+    assert world.rules.current.of("acme") == (rule("b"), old), "the company's own one is gone"
+    assert [one.rule_id for one in world.rules.current.refused] == ["a", "never"]
+    listed = world.rules.listed_at
+    await world.rules.pull()
+    assert world.rules.listed_at == listed
+    (told,) = [one for one in caplog.records if "stay in force" in one.message]
+    assert (told.count, told.rules) == (1, ["/a"])
+    world.hub.fails = TemporaryHubError("hub is away")
+    world.start()
+    await world.rules.recall()
+    assert world.rules.current.of("acme") == (rule("b"), old)
+    world.hub.fails = None
+    await world.rules.pull()
+    assert world.rules.current.of("acme") == (rule("b"), old)
+    world.hub.threshold_rules, world.hub.refused_rules = (rule("a", version=2),), (unread("b"),)
+    await world.rules.pull()
+    assert world.rules.current.of("acme") == (rule("a", version=2), rule("b"))
+    world.hub.threshold_rules, world.hub.refused_rules = (rule("a", version=2),), ()
+    await world.rules.pull()
+    assert world.rules.current.of("acme") == (rule("a", version=2),)
+
+
+async def test_rule_that_another_release_kept_stays_as_it_was():
+    world = World()
+    world.hub.threshold_rules = (rule("a", company_id="acme"), rule("b"))
+    await world.rules.pull()
+    newer = {"rule_id": "a", "company_id": "acme", "op": "between"}
+    await world.kept.save("rules", [newer], as_of=world.rules.as_of + 1)
+    await world.rules.catch_up()
+    assert world.rules.current.of("acme") == (rule("a", company_id="acme"),)
+
+
 async def test_many_broken_ones_do_not_fill_the_log(caplog):
     world = World()
     world.hub.refused_rules = tuple(

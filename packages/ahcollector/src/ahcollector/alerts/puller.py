@@ -22,6 +22,7 @@ from ahcollector.alerts._in_force import (
     rules_in_force,
     silences_in_force,
 )
+from ahcollector.alerts._staying import RuleName, StayingRules, name_of_fault, name_of_item
 from ahcollector.alerts.kept import KeptLists
 from ahcollector.clock import AsyncClock
 from ahcollector.errors import AlertStateError, HubError
@@ -47,6 +48,7 @@ class _Reply(Generic[_Item, _Refusal]):
     items: tuple[_Item, ...] | None
     refused: tuple[_Refusal, ...]
     etag: str | None
+    unread: tuple[RuleName, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -168,7 +170,8 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
         if documents is None:
             return
         read = partial(self._read_all, documents)
-        items = await run_beside(read, is_long=len(documents) > _MANY)
+        found, unread = await run_beside(read, is_long=len(documents) > _MANY)
+        items = self._with_unread(found, unread)
         if items != self._items:
             await self._put(items, ())
             # The hub may name more of them, which cannot be used: it is asked for all of them.
@@ -202,9 +205,10 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
         if asked_at <= self._as_of or (reply.items is None and self._items is not before):
             return  # the hub is asked for all of them by the next pull
         if reply.items is not None:
-            await self._put(reply.items, reply.refused)
-            if list(reply.items) != self._items:
-                self._items, self._listed_at = list(reply.items), asked_at
+            items = self._with_unread(reply.items, reply.unread)
+            await self._put(items, reply.refused)
+            if items != self._items:
+                self._items, self._listed_at = items, asked_at
         # Only now: a list that could not be put in force is asked for again.
         self._etag = reply.etag
         self._as_of = asked_at
@@ -259,9 +263,19 @@ class _Puller(abc.ABC, Generic[_InForce, _Item, _Refusal]):
     @abc.abstractmethod
     def _make(self, items: Sequence[_Item], refused: Sequence[_Refusal]) -> _InForce: ...
 
-    def _read_all(self, items: Sequence[Any]) -> list[_Item]:
-        found = [self._read(json.dumps(item).encode()) for item in items]
-        return [item for item in found if item is not None]
+    def _with_unread(self, items: Sequence[_Item], _unread: Sequence[RuleName]) -> list[_Item]:
+        """Return the items, and what is in force of those that are there and cannot be read."""
+        return list(items)
+
+    def _read_all(self, items: Sequence[Any]) -> tuple[list[_Item], list[RuleName]]:
+        found, unread = [], []
+        for item in items:
+            read = self._read(json.dumps(item).encode())
+            if read is not None:
+                found.append(read)
+            else:
+                unread.append(name_of_item(item))
+        return found, unread
 
     def _read(self, data: bytes) -> _Item | None:
         try:
@@ -317,10 +331,17 @@ class RulePuller(_Puller[RulesInForce, ThresholdRule, RuleError]):
     ) -> None:
         super().__init__(kept=kept, clock=clock, metrics=metrics, interval_seconds=interval_seconds)
         self._hub = hub
+        self._staying = StayingRules()
 
     async def _ask(self, etag: str | None) -> _Reply[ThresholdRule, RuleError]:
         reply = await self._hub.rules(etag)
-        return _Reply(items=reply.rules, refused=reply.refused, etag=reply.etag)
+        unread = tuple(map(name_of_fault, reply.refused))
+        return _Reply(items=reply.rules, refused=reply.refused, etag=reply.etag, unread=unread)
+
+    def _with_unread(
+        self, items: Sequence[ThresholdRule], _unread: Sequence[RuleName]
+    ) -> list[ThresholdRule]:
+        return self._staying.among(items, _unread, self._items or ())
 
     def _make(self, items: Sequence[ThresholdRule], refused: Sequence[RuleError]) -> RulesInForce:
         return rules_in_force(items, refused)
