@@ -52,4 +52,4 @@ class TestRedisAlertState(AlertStateContract):
 
 def test_store_that_forgets_warns_of_it(caplog):
     MemoryAlertStateStore()
-    assert "set redis.addr or alerting.rules_dir" in caplog.text
+    assert "use a FileAlertStateStore or a RedisAlertStateStore" in caplog.text

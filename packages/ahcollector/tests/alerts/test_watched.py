@@ -150,10 +150,10 @@ async def test_a_list_that_was_never_read_nor_kept_is_told_with_what_the_hub_sai
     await puller.recall()
     with pytest.raises(AlertStateError, match=rf"not asked yet.*{costs}"):
         await puller.check()
-    hub.fails = TemporaryHubError("hub answered 401: check hub.token")
+    hub.fails = TemporaryHubError("hub answered 401: check its token")
     with pytest.raises(TemporaryHubError):
         await puller.pull()
-    with pytest.raises(AlertStateError, match=rf"check hub\.token.*{costs}"):
+    with pytest.raises(AlertStateError, match=rf"check its token.*{costs}"):
         await puller.check()
     hub.fails = None
     await puller.pull()

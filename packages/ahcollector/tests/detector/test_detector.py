@@ -306,7 +306,10 @@ async def test_a_door_that_never_begins_is_a_warning(caplog):
     await world.run(10)
     [warning] = lines(caplog, "the detector is blind")
     assert warning.levelname == "WARNING"
-    assert warning.why == "no ingest process tells that it hears agents"
+    assert warning.why == (
+        "no ingest process tells that it hears agents: see that one runs, with an IngestBeacon "
+        "beside its door"
+    )
 
 
 async def test_an_hour_of_a_full_disk_is_a_warning_a_minute_and_one_line_at_its_end(caplog):

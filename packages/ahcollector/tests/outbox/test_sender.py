@@ -169,7 +169,7 @@ async def test_the_log_tells_how_long_events_wait_and_what_the_hub_asked_for(cap
     [_, line] = caplog.records
     assert (line.wait_seconds, line.asked_seconds) == (300.0, 3600.0)
     assert line.error == (
-        "503; the hub asks for longer than outbox.backoff_max_seconds, it is asked again in 300 s"
+        "503; the hub asks for longer than backoff_max_seconds, it is asked again in 300 s"
     )
     world.hub.fails = None
     await world.sender.send_once()

@@ -115,7 +115,7 @@ async def test_a_lease_that_was_lost_in_the_middle_of_a_turn_ends_it(then, caplo
         "fence 7",
         "whoever has it",
         "1.5 times the hub's timeout",
-        "outbox.lease_seconds",
+        "lease_seconds of the lease",
     ):
         assert words in line.error
 

@@ -24,8 +24,8 @@ class MemoryAlertStateStore:
 
     def __init__(self) -> None:
         _log.warning(
-            "the states of alerts are in memory: after a restart alerts that go on open again; set "
-            "redis.addr or alerting.rules_dir"
+            "the states of alerts are in memory: after a restart alerts that go on open again; use "
+            "a FileAlertStateStore or a RedisAlertStateStore"
         )
         self._images: dict[UnitKey, _Kept] = {}
         self._epochs: dict[UnitKey, int] = {}

@@ -173,7 +173,7 @@ class JetStreamSetup:
             raise BusError(
                 f"NATS takes messages of {room} bytes (max_payload), and entries of the bus have "
                 f"up to {self._entry_bytes_max} and {HEADER_BYTES_MAX} of headers: raise its "
-                "max_payload, or lower bus.entry_bytes_max"
+                "max_payload, or lower entry_bytes_max"
             )
         there = {plan.name: await self._found(plan) for plan in self._plans}
         told = tuple(

@@ -46,7 +46,7 @@ def _halves(batch: SampleBatch, entry_bytes_max: int) -> tuple[SampleBatch, Samp
             raise BusError(
                 f"batch {batch.request_id} of server {batch.server_id} has a series whose labels "
                 f"alone are more than an entry of the bus may be, {entry_bytes_max} bytes "
-                "(bus.entry_bytes_max): shorten its labels"
+                "(entry_bytes_max): shorten its labels"
             )
         middle = len(points) // 2
         labels = series[0].labels

@@ -34,7 +34,10 @@ __all__ = ["Detector", "ScanReport"]
 
 _TURN_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 1.0
-_NO_BEACON: Final = "no ingest process tells that it hears agents"
+_NO_BEACON: Final = (
+    "no ingest process tells that it hears agents: see that one runs, with an IngestBeacon beside "
+    "its door"
+)
 _log = logging.getLogger("ahcollector.detector")
 
 

@@ -69,9 +69,11 @@ def failure(
     refused = status in _CLIENT_FAULTS and status not in _TEMPORARY
     if refused and code is not None:
         return PermanentHubError(f"{text}: a retry cannot help", status=status, code=code)
-    hint = ": check hub.token" if status in _OUR_TOKEN else ""
+    hint = ": check the hub's token" if status in _OUR_TOKEN else ""
     if refused:
-        hint = " without an error code, so it may not be the hub: check hub.base_url and proxies"
+        hint = (
+            " without an error code, so it may not be the hub: check the hub's base_url and proxies"
+        )
     return TemporaryHubError(
         f"{text}{hint}",
         status=status,

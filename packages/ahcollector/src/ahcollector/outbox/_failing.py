@@ -47,8 +47,8 @@ def lease_lost(fence: int | None) -> TryLater:
     return TryLater(
         _LEASE_LOST,
         f"the lease with fence {fence} ended in the middle of a turn: the rest is sent by whoever "
-        "has it now; where that comes again and again, make outbox.lease_seconds 1.5 times the "
-        "hub's timeout, or more",
+        "has it now; where that comes again and again, make lease_seconds of the lease 1.5 times "
+        "the hub's timeout, or more",
     )
 
 
@@ -95,8 +95,8 @@ class FailedTurns:
             extra["asked_seconds"] = asked_seconds
         if is_long:
             extra["error"] = (
-                f"{text}; the hub asks for longer than outbox.backoff_max_seconds, it is asked "
-                f"again in {wait:g} s"
+                f"{text}; the hub asks for longer than backoff_max_seconds, it is asked again "
+                f"in {wait:g} s"
             )
         needs_somebody = kind == SENSELESS and not self._senseless
         if not self._failing or needs_somebody or (is_long and not self._asks_for_long):
