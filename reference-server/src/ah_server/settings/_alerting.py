@@ -81,8 +81,8 @@ class AlertingSettings:
     )
     blind_grace_max_seconds: float = setting(
         300.0,
-        "grace after a time in which nobody could be heard; under the agents' longest backoff, which"
-        " is 300 s by default, living agents are told as down",
+        "grace after a time in which nobody could be heard; under the agents' longest backoff,"
+        " which is 300 s by default, living agents are told as down",
         between=(0, 3600),
     )
     seen_interval_seconds: float = setting(
