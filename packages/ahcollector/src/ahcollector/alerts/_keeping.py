@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import anyio
 import anyio.lowlevel
@@ -22,6 +23,12 @@ from ahwire import EventType
 __all__ = ["Keeper", "Slot"]
 
 _log = logging.getLogger("ahcollector.alerts")
+
+_TAKEN_OVER: Final = "another process owns their alerts now"
+_STOPPED: Final = (
+    "it did not take them at the stop: alerts that go on open with their next points, and what "
+    "ended is not told"
+)
 
 
 @attrs.define(eq=False)
@@ -166,8 +173,12 @@ class Keeper:
         await self._store.set_aside(key, unit.epoch)
         unit.is_whole_due = True
 
-    def count_lost(self, key: UnitKey, slot: Slot) -> None:
-        """Count what a unit that goes from memory decided, where its batches do not come again."""
+    def count_lost(self, key: UnitKey, slot: Slot, *, why: str = _TAKEN_OVER) -> None:
+        """Count what a unit that goes from memory decided, where its batches do not come again.
+
+        The outbox is no way out: by the states that are stored, the next points may decide the same
+        again, under other ids.
+        """
         unit = slot.unit
         if unit is None or not slot.has_passed or not unit.new:
             return
@@ -176,13 +187,19 @@ class Keeper:
             self._lose(event.type)
         _log.error(
             "events of rules are lost: they were decided while the store of the states of alerts "
-            "gave no answer, and another process owns their alerts now",
+            "gave no answer, and %s",
+            why,
             extra={
                 "company_id": key.company_id,
                 "shard": key.shard,
                 "events": len(unit.new),
             },
         )
+
+    def count_stopped(self, slots: Mapping[UnitKey, Slot]) -> None:
+        """Count what is left in memory when the process stops."""
+        for key, slot in slots.items():
+            self.count_lost(key, slot, why=_STOPPED)
 
     def _tell_given_back(self, key: UnitKey) -> None:
         self._metrics.inc(names.RULES_UNITS_FORGOTTEN, outcome="given_back")

@@ -58,7 +58,7 @@ class AlertEngine:
 
     While its store gives no answer, batches are refused for `patience_seconds`, so that they come
     again; then they pass, and what they would have decided is kept in memory and stored later. Only
-    a crash within such a failure can lose a decision.
+    a crash or a stop within such a failure can lose a decision; a stop counts and logs it.
 
     Args:
         rules: Returns the rules in force (`RulePuller.current`); None: not known yet, and nothing
@@ -214,6 +214,7 @@ class AlertEngine:
         finally:
             with anyio.move_on_after(self._stop_seconds, shield=True):
                 await self.save()
+            self._keeper.count_stopped(self._slots)
 
     async def tick(self) -> None:
         """Let time pass for all units of this process; failures are told by log and metrics."""
