@@ -1,6 +1,7 @@
 """A server that is started while Redis is full or hangs: it answers, and it can be stopped."""
 
 import time
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -8,7 +9,7 @@ import redis
 from backends import Sender
 from world import DOORS, Mailbox, World, wait_until
 
-from testkit import RedisServer, VictoriaMetricsServer
+from testkit import NatsServer, RedisServer, VictoriaMetricsServer
 
 pytestmark = [pytest.mark.fault, pytest.mark.service]
 
@@ -106,26 +107,81 @@ def test_started_while_redis_hangs_it_answers_and_can_be_stopped(world, hanging)
     assert stopped(world) < STOP_SECONDS_MAX / 2
 
 
-@pytest.mark.parametrize("hanging_one", ["redis", "VictoriaMetrics"])
-def test_stopped_while_a_service_hangs_it_ends_in_time(tmp_path, start_service, hanging_one):
+#: What `/readyz` calls a service, what makes it, and the settings that name it.
+SERVICES = {
+    "redis": (RedisServer, lambda one: {"redis": {"addr": f"127.0.0.1:{one.port}"}}),
+    "tsdb": (VictoriaMetricsServer, lambda one: {"tsdb": {"url": one.url} | KEPT}),
+    "bus": (
+        NatsServer,
+        lambda one: {
+            "bus": {"backend": "jetstream"},
+            "nats": {"url": one.url, "buffer_bytes": 64 << 20},
+        },
+    ),
+}
+#: testkit starts it to keep samples for 100 years.
+KEPT = {"retention_days": 36_500}
+
+
+def with_services(folder, mailbox, start_service, *names):
+    services, settings = {}, {}
+    for name in names:
+        make, named = SERVICES[name]
+        services[name] = start_service(make)
+        settings |= named(services[name])
+    return services, World(folder, mailbox, **settings)
+
+
+@contextmanager
+def paused(service):
+    service.pause()
+    try:
+        yield
+    finally:
+        service.resume()
+
+
+def names(world, service):
+    ready = answer(world, "ingest", "/readyz")
+    checks = ready.json()["checks"]
+    assert ready.status_code == 503
+    return checks.get(service, "ok") != "ok" and service in checks["start"]
+
+
+@pytest.mark.parametrize("name", ["tsdb", "bus"])
+def test_started_while_another_service_hangs_it_names_it_and_can_be_stopped(
+    tmp_path, start_service, name
+):
+    """B2-16, the same kind: VictoriaMetrics and NATS are waited for too."""
+    with Mailbox() as mailbox:
+        services, world = with_services(tmp_path, mailbox, start_service, name)
+        with world, paused(services[name]):
+            world.begin_server()
+            wait_until("somebody answers", lambda: answers(world), seconds=20)
+            wait_until("it is named", lambda: names(world, name), seconds=20)
+            assert answer(world, "ingest", "/agent/v1/ping").status_code == 503
+            assert stopped(world) < STOP_SECONDS_MAX / 2
+
+
+@pytest.mark.parametrize(
+    ("names", "hanging_one"),
+    [
+        (("redis", "tsdb"), "redis"),
+        (("redis", "tsdb"), "tsdb"),
+        (("redis", "tsdb", "bus"), "redis"),
+        (("redis", "tsdb", "bus"), "bus"),
+    ],
+)
+def test_stopped_while_a_service_hangs_it_ends_in_time(tmp_path, start_service, names, hanging_one):
     """B2, observed: SIGTERM while Redis hangs took 14 s, while VictoriaMetrics does 11 s."""
-    services = {
-        "redis": start_service(RedisServer),
-        "VictoriaMetrics": start_service(VictoriaMetricsServer),
-    }
-    settings = {
-        "redis": {"addr": f"127.0.0.1:{services['redis'].port}"},
-        "tsdb": {"url": services["VictoriaMetrics"].url, "retention_days": 36_500},
-    }
-    with Mailbox() as mailbox, World(tmp_path, mailbox, **settings) as world:
-        world.start_server()
-        sender = Sender.enrolled(world)
-        assert sender.send(1.0) == 202
-        services[hanging_one].pause()
-        try:
-            for value in (2.0, 3.0, 4.0):
-                sender.send(value)
-                time.sleep(0.3)
-            assert stopped(world) < STOP_SECONDS_MAX
-        finally:
-            services[hanging_one].resume()
+    with Mailbox() as mailbox:
+        services, world = with_services(tmp_path, mailbox, start_service, *names)
+        with world:
+            world.start_server()
+            sender = Sender.enrolled(world)
+            assert sender.send(1.0) == 202
+            with paused(services[hanging_one]):
+                for value in (2.0, 3.0, 4.0):
+                    sender.send(value)
+                    time.sleep(0.3)
+                assert stopped(world) < STOP_SECONDS_MAX

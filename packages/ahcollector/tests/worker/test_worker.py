@@ -319,7 +319,7 @@ async def test_a_stop_while_the_store_hangs_does_not_use_up_its_time_where_other
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(stop, SharedBus)
         tasks.start_soon(stop, InProcessBus)
-    assert 3 <= took[SharedBus] < 4.3
+    assert 2 <= took[SharedBus] < 4
     # Here they would be lost, so all the time is used that was given.
     assert took[InProcessBus] >= 4.5
 

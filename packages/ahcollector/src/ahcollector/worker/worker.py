@@ -30,7 +30,7 @@ __all__ = ["Worker", "WorkerStats"]
 # VictoriaMetrics, killed, was seen to lose its last 9.9 s.
 _DURABLE_AFTER_SECONDS: Final = 15.0
 _IDLE_POLL_SECONDS: Final = 0.02
-_STALLED_SECONDS: Final = 3.0
+_STALLED_SECONDS: Final = 2.0
 _REQUESTS_TOLD: Final = 10
 _log = logging.getLogger("ahcollector.worker")
 
@@ -192,7 +192,7 @@ class Worker:
         """Work until cancelled, or until the bus is closed and everything is written; once.
 
         Cancelled, it goes on for at most `shutdown_flush_seconds`. From a bus that others share it
-        takes nothing more, and writes what it has, as long as no 3 s pass without a batch written:
+        takes nothing more, and writes what it has, as long as no 2 s pass without a batch written:
         store or bus hang then, and nothing is lost by leaving. A bus of this process it empties,
         since what it holds ends with the process. What is left
         stays on the bus unacknowledged, and so does what is written and not known to be durable:
