@@ -2,7 +2,6 @@
 
 import json
 import random
-from functools import partial
 
 from lit_fuse import Crash, Fuse, InjectedError, Wired
 
@@ -27,6 +26,10 @@ START = 1_800_000_000.0
 def rule(rule_id="hot", **fields):
     known = {"version": 1, "metric": "ah_heat", "op": "gt", "threshold": 50, "severity": "warning"}
     return ThresholdRule.from_json(json.dumps({"rule_id": rule_id, **known, **fields}).encode())
+
+
+def patient(**fields):
+    return rule(for_seconds=20, keep_firing_seconds=20, resolve_threshold=45, **fields)
 
 
 def silence(silence_id="s1", *, starts=0, ends=None, **fields):
@@ -136,11 +139,9 @@ class World:
         return value_of(self.metrics, line)
 
 
-def owner(world, tenures, **options):
+def owner(world, tenures, *, metrics=None, **options):
     """Another process over the same store and outbox, with shards and what it has each by."""
     lists = {"rules": lambda: world.rules, "silences": lambda: world.silences}
-    metrics = PrometheusMetrics()
-    metrics.value = partial(value_of, metrics)
     return AlertEngine(
         store=world.store,
         outbox=world.outbox,
@@ -148,7 +149,7 @@ def owner(world, tenures, **options):
         event_ids=world.ids.next,
         tenures=lambda: tenures,
         settings=world.settings,
-        metrics=metrics,
+        metrics=metrics if metrics is not None else PrometheusMetrics(),
         **(lists | options),
     )
 
@@ -174,6 +175,7 @@ __all__ = [
     "batch",
     "moment",
     "owner",
+    "patient",
     "rule",
     "silence",
     "value_of",

@@ -5,12 +5,13 @@ those of before.
 """
 
 import pytest
-from alert_world import World, batch, rule
+from alert_world import World, batch, rule, value_of
 from alert_world import owner as engine_of
 
 from ahcollector.alerts import AlertSettings, MemoryAlertStateStore, StoreGlance
 from ahcollector.bus import shard_for
 from ahcollector.errors import AlertStateError, TemporaryStoreError
+from ahcollector.metrics import PrometheusMetrics
 
 pytestmark = [pytest.mark.anyio, pytest.mark.fault]
 
@@ -52,8 +53,11 @@ class Processes:
     def __init__(self, *rules, count=2, **options):
         self.world = World(*rules, store=Forgetful(), **options)
         self.tenures = [{} for _ in range(count)]
-        self.metrics = []
-        self.engines = [engine_of(self.world, mine) for mine in self.tenures]
+        self.metrics = [PrometheusMetrics() for _ in range(count)]
+        self.engines = [
+            engine_of(self.world, mine, metrics=metrics)
+            for mine, metrics in zip(self.tenures, self.metrics, strict=True)
+        ]
         self.given = 0
 
     def give(self, number):
@@ -73,7 +77,7 @@ class Processes:
         await self.engines[number].observed([batch(self.world.now, value)])
 
     def metric(self, number, line):
-        return self.engines[number]._metrics.value(line)
+        return value_of(self.metrics[number], line)
 
 
 async def test_lease_lost_with_the_states_opens_nothing_twice_and_tells_each_end():
@@ -189,7 +193,8 @@ async def test_decision_that_was_not_stored_outlives_the_lease():
     assert there.metric(0, 'ahc_events_lost_total{type="alert.opened"}') == 0
 
 
-async def test_decision_that_another_owner_makes_void_is_counted(caplog):
+@pytest.mark.parametrize("is_stop", [False, True])
+async def test_decision_that_another_owner_makes_void_is_counted(caplog, is_stop):
     """It was acknowledged, never stored, and another process owns the alert by now."""
     there = Processes(rule())
     there.give(0)
@@ -204,8 +209,12 @@ async def test_decision_that_another_owner_makes_void_is_counted(caplog):
     there.give(1)
     there.world.store.fails = False
     await there.engines[1].tick()
-    await there.tick()
-    await there.tick()
-    assert there.engines[0]._slots == {}
+    if is_stop:
+        await there.engines[0].save()
+        await there.engines[0].save()
+    else:
+        await there.tick()
+        await there.tick()
+        assert there.engines[0]._slots == {}
     assert there.metric(0, 'ahc_events_lost_total{type="alert.opened"}') == 1
     assert "events of rules are lost" in caplog.text

@@ -6,7 +6,7 @@ hub of its own, so that one can be behind: within the minute between two pulls, 
 
 import anyio
 import pytest
-from alert_world import World, batch, owner, rule, silence
+from alert_world import World, batch, owner, rule, silence, value_of
 
 from ahcollector.alerts import (
     AlertSettings,
@@ -17,6 +17,7 @@ from ahcollector.alerts import (
 )
 from ahcollector.bus import shard_for
 from ahcollector.errors import AlertStateError, HubError, TemporaryHubError
+from ahcollector.metrics import PrometheusMetrics
 from ahcollector.testing import FakeHub
 
 pytestmark = [pytest.mark.anyio, pytest.mark.fault]
@@ -58,12 +59,14 @@ class Process:
         self.silences = SilencePuller(**options)
         self.world = world
         self.tenures = {}
+        self.metrics = PrometheusMetrics()
         self.engine = owner(
             world,
             self.tenures,
             rules=lambda: self.rules.current,
             silences=lambda: self.silences.current,
             lists=HubLists(rules=self.rules, silences=self.silences),
+            metrics=self.metrics,
         )
 
     async def pull(self):
@@ -206,8 +209,24 @@ async def test_unit_waits_for_newer_lists_for_a_bounded_time(caplog):
         ("new", "resolved", "rule_removed", False),
         ("old", "opened", "silence_ended", False),
     ]
-    assert pair.two.engine._metrics.value("ahc_rules_lists_old_total") == 1
+    assert value_of(pair.two.metrics, "ahc_rules_lists_old_total") == 1
     assert "judged by older rules" in caplog.text
+
+
+async def test_newer_rules_count_though_the_silences_of_the_same_process_are_behind():
+    """Each list for itself: the next owner must not end what the newest rules opened."""
+    pair = await behind()
+    pair.kept.is_lost = True
+    newest = rule("newest", threshold=45)
+    pair.world.clock.advance(1)
+    pair.two.hub.threshold_rules = (OLD, NEW, newest)
+    await pair.two.rules.pull()
+    before = len(await pair.told())
+    await pair.step(pair.two, 61)
+    assert (await pair.told())[before:] == [("newest", "opened", "condition", False)]
+    pair.give(pair.one)
+    await pair.step(pair.one, 62)
+    assert len(await pair.told()) == before + 1
 
 
 async def test_version_that_goes_back_is_a_change_only_in_a_newer_list():

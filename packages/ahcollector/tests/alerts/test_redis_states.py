@@ -1,12 +1,15 @@
 """The states of alerts in a real Redis: killed, a reply lost, damaged by others."""
 
+from functools import partial
+
 import anyio
 import pytest
-from alert_world import World, batch, owner, rule
+from alert_world import World, batch, owner, rule, value_of
 
 from ahcollector.alerts import AlertChange, RulePuller, UnitKey
 from ahcollector.bus import shard_for
 from ahcollector.errors import AlertStateError, TemporaryHubError, TemporaryStoreError
+from ahcollector.metrics import PrometheusMetrics
 from ahcollector.testing import FakeClock, FakeHub
 from ahcollector.testing._contracts.alerts import _event
 
@@ -178,7 +181,11 @@ async def test_redis_that_was_emptied_with_the_leases_in_it_opens_nothing_twice(
     world = World(rule(), store=RedisAlertStateStore(client=emptied))
     shards = {shard_for(server): "1" for server in ("web-1", "web-2", "web-3", "web-4")}
     mine, theirs = dict(shards), {}
-    first, second = owner(world, mine), owner(world, theirs)
+    counted = [PrometheusMetrics() for _ in range(2)]
+    first, second = (
+        owner(world, shards_of, metrics=metrics)
+        for shards_of, metrics in zip((mine, theirs), counted, strict=True)
+    )
     servers = ["web-1", "web-2", "web-3", "web-4"]
     await first.observed([batch(1, 60, server=server) for server in servers])
     await first.tick()
@@ -203,11 +210,11 @@ async def test_redis_that_was_emptied_with_the_leases_in_it_opens_nothing_twice(
         **{server: ["opened", "resolved"] for server in servers[:3]},
         "web-4": ["opened", "opened", "resolved"],
     }
-    value = first._metrics.value
+    value = partial(value_of, counted[0])
     assert value("ahc_rules_states_lost_total") == 1
     assert value('ahc_rules_units_forgotten_total{outcome="given_back"}') == 3
     assert value('ahc_rules_units_forgotten_total{outcome="lost"}') == 1
-    assert second._metrics.value("ahc_rules_states_lost_total") == 1
+    assert value_of(counted[1], "ahc_rules_states_lost_total") == 1
     await emptied.aclose()
 
 

@@ -82,8 +82,15 @@ class Currency:
                 refresh()
             for _step in unit.flow():
                 await anyio.lowlevel.checkpoint()
-        if self._lists is not None and are_rules_new and are_silences_new:
-            unit.judged_by = unit.judged_by.later(self._lists.listed_at)
+        if self._lists is not None:
+            # Each for itself: while one is behind, the other counts all the same.
+            listed = self._lists.listed_at
+            unit.judged_by = unit.judged_by.later(
+                ListTimes(
+                    rules=listed.rules if are_rules_new else 0.0,
+                    silences=listed.silences if are_silences_new else 0.0,
+                )
+            )
 
     async def _compare(self, slot: Slot, unit: AlertUnit) -> tuple[bool, bool]:
         """Tell whether the rules and the silences here are as new as the unit's."""

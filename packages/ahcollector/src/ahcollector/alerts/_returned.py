@@ -22,6 +22,7 @@ class Returned:
 
     def note(self, server_id: str, at_ms: int) -> None:
         """Note that a server that left at `at_ms` is back."""
+        self._left_at_ms.pop(server_id, None)
         self._left_at_ms[server_id] = at_ms
         while len(self._left_at_ms) > _MAX:
             del self._left_at_ms[next(iter(self._left_at_ms))]

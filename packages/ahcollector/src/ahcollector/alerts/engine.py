@@ -141,7 +141,8 @@ class AlertEngine:
         self._leaving = Leaving(sieve=sieve, clock=clock, metrics=self._metrics)
         self._delivery = Delivery(store=store, outbox=outbox, clock=clock, metrics=self._metrics)
         self._slots: dict[UnitKey, Slot] = {}
-        self._listed: set[int] = set()
+        # The tenures under which the units of shards were asked for.
+        self._listed: dict[int, object] = {}
         self._trouble = Trouble(
             _log, "the states of alerts cannot be kept", "the states of alerts are kept again"
         )
@@ -219,7 +220,7 @@ class AlertEngine:
     async def tick(self) -> None:
         """Let time pass for all units of this process; failures are told by log and metrics."""
         await self._currency.look()
-        owned = frozenset(self._tenures())
+        owned = dict(self._tenures())
         is_well = await self._look_for_units(owned)
         try:
             await self._leaving.look()
@@ -297,13 +298,22 @@ class AlertEngine:
                 try:
                     await self._keeper.save(key, slot, slot.unit, whole=True)
                     await self._delivery.deliver(slot.unit)
+                except FencedAlertStateError:
+                    # The states are another process' to keep.
+                    slot.is_fenced = True
+                    self._keeper.count_lost(key, slot)
                 except AlertStateError as error:
                     self._tell_trouble(key, error)
 
-    async def _look_for_units(self, owned: frozenset[int]) -> bool:
+    async def _look_for_units(self, owned: Mapping[int, object]) -> bool:
         """Find the units of shards that have become this process' own; False: nobody can tell."""
-        self._listed &= owned
-        fresh = owned - self._listed
+        # Also of one that was away between two looks, in which another process may have begun some.
+        self._listed = {
+            shard: tenure
+            for shard, tenure in self._listed.items()
+            if shard in owned and owned[shard] == tenure
+        }
+        fresh = owned.keys() - self._listed.keys()
         if not fresh:
             return True
         try:
@@ -313,7 +323,7 @@ class AlertEngine:
             self._metrics.inc(names.RULES_STATE_FAILURES, call="units")
             self._tell_trouble(None, error)
             return False
-        self._listed |= fresh
+        self._listed = dict(owned)
         return True
 
     async def _tick(self, key: UnitKey, slot: Slot) -> None:
