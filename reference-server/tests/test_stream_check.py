@@ -149,7 +149,7 @@ def locked(start_service):
 def test_a_login_is_tried_and_never_shown(check, locked, login, code):
     found, _, err = check(AHC_TSDB_URL=locked.url, **login)
     assert found == code
-    assert code == 0 or "check tsdb.username and tsdb.password, or tsdb.bearer" in err
+    assert code == 0 or "check the store's username and password, or bearer" in err
 
 
 def test_a_page_of_metrics_that_is_locked_ends_with_3_where_starts_are_to_be_told(
@@ -163,7 +163,7 @@ def test_a_page_of_metrics_that_is_locked_ends_with_3_where_starts_are_to_be_tol
     assert code == 3
     assert f"tsdb.url: {store.url} cannot be used (VictoriaMetrics answered 401 to GET /met" in err
     assert "nobody knows whether it was started again" in err
-    assert "or set tsdb.durable_after_seconds to 0" in err
+    assert "or set durable_after_seconds to 0" in err
     code, _, err = check(AHC_TSDB_URL=store.url, AHC_TSDB_DURABLE_AFTER_SECONDS="0")
     assert code == 0, err
 
@@ -181,8 +181,8 @@ def test_a_page_of_metrics_that_is_anothers_ends_with_3_where_starts_are_to_be_t
     monkeypatch.setattr(VictoriaHttp, "get", get)
     code, _, err = check(AHC_TSDB_URL=victoria_metrics.url)
     assert code == 3
-    assert f"tsdb.url: {victoria_metrics.url} cannot be used: GET /metrics of tsdb.url does" in err
-    assert "or set tsdb.durable_after_seconds to 0" in err
+    assert f"tsdb.url: {victoria_metrics.url} cannot be used: GET /metrics of its url does" in err
+    assert "or set durable_after_seconds to 0" in err
 
 
 def test_certificates_that_are_none_are_named(check, tmp_path):

@@ -313,7 +313,7 @@ async def test_basic_auth_is_what_the_real_server_wants(start_service):
     ) as store:
         assert await store.check() == ()
     async with VictoriaMetricsStore(url=server.url, username="collector", password="no") as store:
-        with pytest.raises(TemporaryStoreError, match=r"401.*check tsdb\.username"):
+        with pytest.raises(TemporaryStoreError, match=r"401.*check the store's username"):
             await store.write([samples([(now_ms(), 1.0)])])
 
 

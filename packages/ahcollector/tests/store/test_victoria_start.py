@@ -110,9 +110,9 @@ async def test_what_is_no_single_node_victoria_metrics_tells_no_start(page):
         return page
 
     watch = StartWatch(ask=ask, clock=FakeClock())
-    with pytest.raises(TemporaryStoreError, match=r"let tsdb\.url lead to it"):
+    with pytest.raises(TemporaryStoreError, match="let its url lead to it"):
         await watch.epoch()
-    with pytest.raises(PermanentStoreError, match=r"let tsdb\.url lead to it.*_seconds to 0"):
+    with pytest.raises(PermanentStoreError, match=r"let its url lead to it.*_seconds to 0"):
         await watch.check()
 
 

@@ -62,9 +62,9 @@ _ERROR_BEGINS = b"remoteAddr: "
 # Its own, and those of vmauth in front of it: the path is at fault.
 _NO_SUCH_PATH = (b"unsupported path requested", b"missing route for")
 _HINTS: Mapping[int, str] = {
-    401: ": check tsdb.username and tsdb.password, or tsdb.bearer",
-    403: ": check tsdb.username and tsdb.password, or tsdb.bearer",
-    404: ": check tsdb.url and what stands in between",
+    401: ": check the store's username and password, or bearer",
+    403: ": check the store's username and password, or bearer",
+    404: ": check its url and what stands in between",
     413: ": let what stands in between take larger bodies, or lower what one carries",
     422: ": one of its limits (-search.max…) was hit; ask for less, or raise it",
 }
@@ -90,17 +90,17 @@ def authorization(*, username: str, password: str, bearer: str) -> str | None:
         ValueError: Both ways were given, half of one, or what no header can carry.
     """
     if bearer and (username or password):
-        raise ValueError("tsdb.bearer and tsdb.username are both set: keep one of them")
+        raise ValueError("bearer and username are both set: keep one of them")
     if bearer:
         if not re.fullmatch(r"[!-~]+", bearer):
-            raise ValueError("tsdb.bearer has characters that no header can carry: check its file")
+            raise ValueError("bearer has characters that no header can carry: check its file")
         return f"Bearer {bearer}"
     if not username:
         if password:
-            raise ValueError("tsdb.password is set without tsdb.username: set both")
+            raise ValueError("password is set without username: set both")
         return None
     if ":" in username:
-        raise ValueError(f"tsdb.username {username!r} has a colon, which basic auth cannot carry")
+        raise ValueError(f"username {username!r} has a colon, which basic auth cannot carry")
     return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
 
 
@@ -135,8 +135,8 @@ class VictoriaHttp:
         if not re.fullmatch(r"https?://[^\s?#@]+", url):
             shown = re.sub(r"//[^/@]*@", "//…@", url)
             raise ValueError(
-                f"tsdb url {shown!r} is not an http(s) URL without a user and a query: give the "
-                "user as tsdb.username"
+                f"url {shown!r} is not an http(s) URL without a user and a query: give the "
+                "user in username"
             )
         self._timeout_seconds = timeout_seconds
         self._response_bytes_max = response_bytes_max
@@ -220,12 +220,12 @@ class VictoriaHttp:
             raise TemporaryStoreError(
                 f"VictoriaMetrics cannot be reached for {call}: what listens there hung up, or "
                 f"speaks no HTTP ({type(error).__name__}): see that it is VictoriaMetrics and "
-                "runs, and check tsdb.url"
+                "runs, and check its url"
             ) from error
         except httpx.HTTPError as error:
             raise TemporaryStoreError(
                 f"VictoriaMetrics cannot be reached for {call}: {type(error).__name__}: "
-                "see that it runs, and check tsdb.url"
+                "see that it runs, and check its url"
             ) from error
         if not httpx.codes.is_success(answer.status):
             raise _failure(call, answer)
@@ -276,7 +276,7 @@ def _strange(request: httpx.Request, answer: _Answer, expected: str) -> Temporar
     return TemporaryStoreError(
         f"{_named(request)} was answered {answer.status}, where VictoriaMetrics answers "
         f"{expected}, so nothing says that it was done: see what answers in its place (a proxy, a "
-        f"page that asks to log in), and check tsdb.url{_said(answer)}"
+        f"page that asks to log in), and check its url{_said(answer)}"
     )
 
 
@@ -290,11 +290,11 @@ def _failure(call: str, answer: _Answer) -> StoreError:
         return TemporaryStoreError(text)
     if not _is_its_own(answer):
         return TemporaryStoreError(
-            f"{call} was answered {status}, not by VictoriaMetrics: check tsdb.url and what "
+            f"{call} was answered {status}, not by VictoriaMetrics: check its url and what "
             f"stands in between{_said(answer)}"
         )
     if any(one in answer.body for one in _NO_SUCH_PATH):
-        return TemporaryStoreError(f"{text}: check tsdb.url and what stands in between")
+        return TemporaryStoreError(f"{text}: check its url and what stands in between")
     return PermanentStoreError(text)
 
 

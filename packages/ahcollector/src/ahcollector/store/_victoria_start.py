@@ -27,8 +27,8 @@ _DRIFT: Final = 0.001
 _ROUNDING_SECONDS: Final = 1.0
 _UNKNOWN: Final = (
     "nobody knows whether it was started again and lost samples, and nothing would be written: let "
-    "tsdb.url lead to it, /metrics too, and not to a proxy that has that page to itself; or set "
-    "tsdb.durable_after_seconds to 0, and what it took just before a kill is lost"
+    "its url lead to it, /metrics too, and not to a proxy that has that page to itself; or set "
+    "durable_after_seconds to 0, and what it took just before a kill is lost"
 )
 _LINE: Final = re.compile(
     rb"^(vm_app_start_timestamp|process_start_time_seconds|vm_app_uptime_seconds"
@@ -73,7 +73,7 @@ class StartWatch:
             raise TemporaryStoreError(f"{error}; without that page {_UNKNOWN}") from error
         except PermanentStoreError as error:
             raise PermanentStoreError(
-                f"GET /metrics of tsdb.url is refused ({error}), so {_UNKNOWN}"
+                f"GET /metrics of its url is refused ({error}), so {_UNKNOWN}"
             ) from error
         try:
             _read(page)
@@ -127,7 +127,7 @@ def _read(page: bytes) -> dict[str, float]:
         "vm_free_disk_space_bytes",
     }:
         raise TemporaryStoreError(
-            "GET /metrics of tsdb.url does not answer as a single-node VictoriaMetrics does, so "
+            "GET /metrics of its url does not answer as a single-node VictoriaMetrics does, so "
             f"{_UNKNOWN}"
         )
     return found

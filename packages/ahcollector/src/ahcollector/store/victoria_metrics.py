@@ -139,7 +139,7 @@ class VictoriaMetricsStore:
             self._form = RemoteWriteForm(body_bytes_max=body_bytes_max)
         else:
             raise ValueError(
-                f"tsdb.write_protocol is {write_protocol!r}: it may be import or remote_write"
+                f"write_protocol is {write_protocol!r}: it may be import or remote_write"
             )
         self._sending = Sending(form=self._form, http=self._http, clock=self._clock)
         self.dropped: Counter[str] = Counter()
