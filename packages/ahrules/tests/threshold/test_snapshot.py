@@ -4,7 +4,7 @@ import json
 import zlib
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ahrules.errors import SnapshotError
@@ -87,6 +87,19 @@ def test_parts_put_together_are_the_snapshot(bench, rule):
         assert max(part.count(b"\n") for part in parts) <= series_max + 2
     with pytest.raises(ValueError, match="at least one series"):
         next(one.evaluator.snapshot_chunks(0))
+
+
+@given(text=st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable()))
+@example("plain")
+@example("ü \x7f\u2028 \U0001f525")
+def test_a_rule_of_any_letters_is_the_same_behind_a_snapshot_of_ascii(rule, text):
+    one, other = Evaluator(company_id="acme"), Evaluator(company_id="acme")
+    one.set_rules([rule(threshold=1e22, labels={"note": text})], 0)
+    data = one.snapshot()
+    assert data.isascii()
+    assert json.loads(data.splitlines()[0])["rules"][0]["labels"] == {"note": text}
+    other.restore(data)
+    assert other.snapshot() == data
 
 
 def test_points_and_ticks_between_the_parts_leave_a_snapshot_that_can_be_read(bench, rule):

@@ -117,8 +117,15 @@ def _head(company_id: str, rules: Iterable[ThresholdRule]) -> Iterator[str]:
         if number and number % _HEAD_RULES == 0:
             yield opened + ",".join(texts)
             opened, texts = ",", []
-        texts.append(_dump(json.loads(rule.to_json())))
+        texts.append(_rule_text(rule))
     yield opened + ",".join(texts) + "]}\n"
+
+
+def _rule_text(rule: ThresholdRule) -> str:
+    data = rule.to_json()
+    # Many rules of every company are most of a small company's snapshot: what is ASCII is as
+    # `_dump` would write it, and is not read and written again.
+    return data.decode() if data.isascii() else _dump(json.loads(data))
 
 
 def _expect_same(epoch: int, began: int) -> None:
