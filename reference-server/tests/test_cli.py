@@ -416,6 +416,19 @@ def test_the_list_of_events_tells_alerts_apart_and_says_what_hides_one(cli, with
     assert listed[1]["received"]
 
 
+def test_the_directory_of_a_demo_leads_to_that_of_its_server(cli, tmp_path, with_events):
+    with_events(told_event(1))
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "state").rename(tmp_path / "demo" / "server")
+    refused = cli("hub", "events", "list", AHC_STATE_DIR=str(tmp_path / "demo"))
+    assert refused.returncode == 5
+    assert f"set state_dir to {tmp_path / 'demo' / 'server'}" in refused.stderr
+    refused = cli("hub", "events", "list", AHC_STATE_DIR=str(tmp_path / "none"))
+    assert "start the server once with this state_dir" in refused.stderr
+    found = cli("hub", "events", "list", AHC_STATE_DIR=str(tmp_path / "demo" / "server"))
+    assert "disk-full" in found.stdout
+
+
 def test_a_reader_who_goes_away_ends_a_command_quietly(tmp_path, with_events):
     with_events(*(told_event(number) for number in range(1, 150)))
     for arguments in (["hub", "events", "list", "--json"], ["settings"], ["--help"]):

@@ -1,19 +1,26 @@
+import io
 import json
 import subprocess
 import sys
+import time
+from datetime import UTC, datetime
 from email.message import EmailMessage
 
 import aiosmtplib
 import anyio
 import pytest
 
+from ah_server.demo import DemoFolders, Voice
 from ah_server.demo.agent_process import AgentFiles, AgentProcess
 from ah_server.demo.ledger import join_counts, missing_samples, read_ledger, series_key
 from ah_server.demo.mail_sink import MailSink, body_text
+from ah_server.demo.plan import COMPANY, QUICK
+from ah_server.demo.stage import stage
 from ah_server.errors import CheckFailedError
 from ah_server.parts import Supervisor
 from ah_server.settings import Address
 from ah_server.web_server import bind, bound_address
+from ahwire import Event, EventType
 
 
 def line(seq, at_ms, **values):
@@ -112,3 +119,30 @@ async def test_an_agent_that_a_killed_demo_left_is_stopped_and_no_other(tmp_path
         for process in (mine, other):
             process.kill()
             process.wait()
+
+
+@pytest.mark.anyio
+async def test_an_alert_in_the_demo_is_told_by_mail(tmp_path):
+    alert = Event(
+        event_id="0190b6f2-0000-7000-8000-00000000000e",
+        type=EventType.ALERT_OPENED,
+        seq=1,
+        occurred_at=datetime(2026, 11, 30, 10, tzinfo=UTC),
+        company_id=COMPANY,
+        server_id="web-7",
+        rule_id="cpu-busy",
+        series_key="ah_cpu_usage_percent",
+        value=23.6,
+        threshold=1.0,
+        suppressed=False,
+    )
+    said = io.StringIO()
+    voice = Voice(clock=time, out=said)
+    async with stage(DemoFolders(root=tmp_path), pace=QUICK, voice=voice) as made:
+        await made.assembly.hub.event_log.record([alert])
+        with anyio.fail_after(20):
+            await made.sink.wait_for(1)
+    (mail,) = made.sink.messages()
+    told = "Alert cpu-busy opened on web-7: ah_cpu_usage_percent is 23.6, above 1"
+    assert mail["Subject"] == told
+    assert f"e-mail to you@demo.example: {told}" in said.getvalue()

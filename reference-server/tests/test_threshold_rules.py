@@ -105,7 +105,7 @@ async def test_rule_of_the_command_line_calls_somebody_by_mail(tmp_path):
         async with running(tmp_path / "state", data=data) as server:
             await tell_by_mail(server.assembly.notify)
             printed = await given(tmp_path / "state", [RULE])
-            assert printed.startswith("1 rules; ")
+            assert printed.startswith("1 rule; ")
             assert "alerting.rules_sync_interval_seconds" in printed
             assert await reload(server, "rules") == 1
             token = await server.enrol()
@@ -125,6 +125,9 @@ async def test_rule_of_the_command_line_calls_somebody_by_mail(tmp_path):
                 assert len(mails) == count
 
             await have(2)
+            assert mails[0]["Subject"].startswith(
+                f"Alert busy opened on web1: {opened.series_key} is"
+            )
             await server.assembly.hub.lists.put("silences", {"silences": [SILENCE]})
             assert await reload(server, "silences") == 1
             assert await server.send(token, 60.0) == 202

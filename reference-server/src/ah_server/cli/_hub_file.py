@@ -22,9 +22,12 @@ async def hub_database(settings: ServerSettings) -> AsyncIterator[HubDatabase]:
         )
     path = settings.state_dir / "hub" / "hub.sqlite"
     if not path.exists():
-        raise StateDirectoryError(
-            f"{path} is not there yet: start the server once with this state_dir"
-        )
+        way_out = "start the server once with this state_dir"
+        inner = settings.state_dir / "server"
+        if (inner / "hub" / "hub.sqlite").exists():
+            # The directory that a demo names has the server's within.
+            way_out = f"this is a demo's directory; set state_dir to {inner}"
+        raise StateDirectoryError(f"{path} is not there: {way_out}")
     database = await open_database(path)
     try:
         yield database

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -14,7 +15,13 @@ COMPANY = "demo"
 RECIPIENT = "you"
 MAIL_TO = "you@demo.example"
 MAIL_FROM = "monitoring@demo.example"
-RULE_ID = "silent-servers"
+NOTIFICATION_RULES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "silent-servers": ("agent_down", "a silent server"),
+        "alerts": ("alert_*", "an alert of a threshold rule"),
+    }
+)
+"""By id: which events are told, and the words for it."""
 MAIL_PORT = 8425
 
 _DEFAULT_PORTS = {"ingest": 8420, "admin": 8421, "hub": 8422, "console": 8423, "notify": 8424}
@@ -94,6 +101,8 @@ def demo_settings(folders: DemoFolders, *, pace: Pace, mail_port: int) -> Server
         "blind_grace_max_seconds": pace.blind_grace,
         "seen_interval_seconds": 5.0,
         "heartbeat_interval_seconds": 5.0,
+        "rules_sync_interval_seconds": 5.0,
+        "silences_sync_interval_seconds": 5.0,
     }
     data["outbox"] = {"flush_interval_seconds": pace.flush}
     data["hub"] |= {"sync_interval_seconds": 5.0}

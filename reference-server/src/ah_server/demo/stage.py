@@ -14,8 +14,8 @@ from ah_server.demo.plan import (
     COMPANY,
     MAIL_PORT,
     MAIL_TO,
+    NOTIFICATION_RULES,
     RECIPIENT,
-    RULE_ID,
     DemoFolders,
     Pace,
     demo_settings,
@@ -119,14 +119,15 @@ async def _set_up(made: Stage) -> None:
         await notify.directory.put_contact(
             COMPANY, "user", RECIPIENT, "email", MAIL_TO, verified=True
         )
-    rule = {
-        "name": "Silent servers",
-        "filters": {"event_type": ["agent_down"]},
-        "recipients": [{"recipient_type": "user", "recipient_id": RECIPIENT}],
-        "channels": ["email"],
-    }
-    await notify.rules.put(COMPANY, RULE_ID, rule)
-    made.voice.step(f"rule: a silent server is told to {MAIL_TO} by e-mail, at once")
+    for rule_id, (event_type, words) in NOTIFICATION_RULES.items():
+        rule = {
+            "name": rule_id.replace("-", " ").capitalize(),
+            "filters": {"event_type": [event_type]},
+            "recipients": [{"recipient_type": "user", "recipient_id": RECIPIENT}],
+            "channels": ["email"],
+        }
+        await notify.rules.put(COMPANY, rule_id, rule)
+        made.voice.step(f"rule: {words} is told to {MAIL_TO} by e-mail, at once")
     made.agent.write_config()
     left = await made.agent.stop_leftover()
     if left is not None:
