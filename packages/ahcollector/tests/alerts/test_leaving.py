@@ -4,7 +4,7 @@ import pytest
 from alert_world import START, Crash, TemporaryStoreError, World, batch, rule
 from lit_fuse import Wired
 
-from ahcollector.alerts import AlertSettings
+from ahcollector.alerts import AlertSettings, MemoryAlertStateStore
 from ahcollector.bus import shard_for
 from ahcollector.departures import Departure, MemoryDepartures, Sieve
 from ahcollector.errors import DeparturesError
@@ -173,7 +173,8 @@ async def test_deletion_by_another_process_between_judging_and_storing_leaves_no
     Where nothing of the unit was ever stored, it looks as if the store had lost it, and memory
     counts: what was decided is told then, and ends with the next tick.
     """
-    place = Place(settings=AlertSettings(flapping=None))
+    between = Overtaken(MemoryAlertStateStore())
+    place = Place(settings=AlertSettings(flapping=None), store=between)
     world = place.world
     await world.show(batch(0, 40))
     owner = world.engine
@@ -181,7 +182,6 @@ async def test_deletion_by_another_process_between_judging_and_storing_leaves_no
         await owner.save()
     world.start()
     other = world.engine
-    between = owner._store = owner._keeper._store = Overtaken(owner._store)
 
     async def delete():
         world.clock.advance(10)

@@ -52,8 +52,8 @@ class Lost(MemoryKeptLists):
 class Process:
     """A hub of its own, what was pulled from it, and an engine that judges by that."""
 
-    def __init__(self, world, kept):
-        self.hub = FakeHub()
+    def __init__(self, world, kept, hub=None):
+        self.hub = hub or FakeHub()
         options = {"hub": self.hub, "kept": kept, "clock": world.clock}
         self.rules = RulePuller(**options)
         self.silences = SilencePuller(**options)
@@ -264,27 +264,29 @@ async def test_clock_that_goes_back_makes_no_list_older():
 
 
 class Slow(FakeHub):
-    """Answers when it is told to, as the list was when it was asked."""
+    """Once slow, it answers when it is told to, as the list was when it was asked."""
 
     def __init__(self):
         super().__init__()
-        self.asked, self.answers = anyio.Event(), anyio.Event()
+        self.asked, self.answers = anyio.Event(), None
 
     async def rules(self, etag):
         reply = await super().rules(etag)
-        self.asked.set()
-        await self.answers.wait()
+        if self.answers is not None:
+            self.asked.set()
+            await self.answers.wait()
         return reply
 
 
 @pytest.mark.parametrize("is_new", [True, False])
 async def test_hub_that_is_slow_holds_up_no_alert_and_takes_nothing_back(is_new):
     """What another process kept comes while this one's pull is under way, and is newer."""
-    pair = Pair()
+    pair, hub = Pair(), Slow()
+    pair.two = Process(pair.world, pair.kept, hub)
+    puller = pair.two.rules
     await pair.pull(pair.one, pair.two, rules=[OLD])
-    puller, hub = pair.two.rules, Slow()
     hub.threshold_rules = (rule("odd"),) if is_new else (OLD,)
-    puller._hub = hub
+    hub.answers = anyio.Event()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(puller.pull)
         await hub.asked.wait()

@@ -3,9 +3,10 @@
 Read it from `assembled` down; `_door`, `_identities`, `_collector`, `_stream`, `_samples`,
 `_alerting`, `_notify` and `_hub` compose the sides. With nothing set everything is embedded and
 this one process plays the hub too; what is embedded keeps its state under `state_dir`. With
-`redis.addr` set, registry, presence, company settings, known series and the states of alerts are in
-Redis, so that other processes share them; with `tsdb.url` samples are in VictoriaMetrics; with
-both, batches wait in Redis in between.
+`redis.addr` set, registry, presence, departures, company settings, known series, the outbox and the
+states of alerts are in Redis, so that other processes share them (the outbox and the bus have
+settings of their own; while the bus is in this process, so are the states that rules are judged
+by); with `tsdb.url` samples are in VictoriaMetrics; with both, batches wait in Redis in between.
 Collector and hub talk over real HTTP even when they are one process, so that what holds here holds
 when they stand apart.
 

@@ -40,7 +40,8 @@ class AlertSettings:
             points are not judged, and counted, until some have left.
         held_max: Alerts of one unit that silences may hold back.
         left_seconds: For so long a unit stays in memory whose shard is no longer this process' own
-            and that no other has claimed, in case its store forgets everything meanwhile.
+            and that no other has claimed, in case its store forgets everything meanwhile; longer
+            only while what moved in it cannot be stored.
         left_units_max: So many of those stay; the ones that were left first go first.
         left_series_max: So many series they have together.
         lists_wait_seconds: For so long a unit that was taken over waits for rules and silences as
