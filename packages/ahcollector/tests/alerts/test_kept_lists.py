@@ -33,15 +33,20 @@ class Contract:
         await kept.save("rules", [{"a": 2}], as_of=1.0)
         assert await kept.load("rules") == [{"a": 2}]
 
+    async def test_older_list_takes_the_place_of_none(self):
+        """Whoever has it."""
+        await self.new().save("rules", [{"a": "new"}], as_of=200.0)
+        kept = self.new()
+        await kept.save("rules", [{"a": "old"}], as_of=100.0)
+        for one in (kept, self.new()):
+            assert (await one.load("rules"), await one.as_of("rules")) == ([{"a": "new"}], 200.0)
+
 
 class TestMemory(Contract):
     @pytest.fixture(autouse=True)
     def _lists(self):
         lists = MemoryKeptLists()
         self.new = lambda: lists
-
-    async def test_older_list_takes_the_place_of_none(self):
-        await older_stays_away(self.new())
 
 
 class TestFile(Contract):
@@ -59,9 +64,6 @@ class TestRedis(Contract):
         self.client = client
         self.new = lambda: RedisKeptLists(client=client)
 
-    async def test_older_list_takes_the_place_of_none(self):
-        await older_stays_away(self.new())
-
     async def test_time_is_redis_own_and_what_cannot_be_read_is_old(self):
         kept = self.new()
         before = await kept.now()
@@ -72,9 +74,3 @@ class TestRedis(Contract):
         assert await kept.as_of("rules") == 0.0
         await self.client.call("DEL", self.client.key("rules:kept:rules"))
         assert await kept.as_of("rules") is None
-
-
-async def older_stays_away(kept):
-    await kept.save("rules", [{"a": "new"}], as_of=200.0)
-    await kept.save("rules", [{"a": "old"}], as_of=100.0)
-    assert (await kept.load("rules"), await kept.as_of("rules")) == ([{"a": "new"}], 200.0)

@@ -5,6 +5,7 @@ from alert_world import START, Crash, TemporaryStoreError, World, batch, rule
 from lit_fuse import Wired
 
 from ahcollector.alerts import AlertSettings, MemoryAlertStateStore
+from ahcollector.alerts._returned import Returned
 from ahcollector.bus import shard_for
 from ahcollector.departures import Departure, MemoryDepartures, Sieve
 from ahcollector.errors import DeparturesError
@@ -123,6 +124,21 @@ async def test_server_that_comes_back_begins_anew_and_stays():
     await place.leave()
     await world.engine.tick()
     assert (await world.told())[4:] == [("opened", "condition"), ("resolved", "forgotten")]
+
+
+def test_who_came_back_last_is_known_however_many_did():
+    returned = Returned()
+    for number in range(10_000):
+        returned.note(f"s{number}", 1)
+    returned.note("s0", 2)
+    returned.note("another", 1)
+    known = Returned()
+    known.restore(returned.text())
+    for one in (returned, known):
+        assert one.knows("s0", 2)
+        assert not one.knows("s0", 3)
+        assert not one.knows("s1", 1)
+        assert one.knows("s2", 1)
 
 
 async def test_batch_of_before_moves_nothing_of_who_came_back(place):

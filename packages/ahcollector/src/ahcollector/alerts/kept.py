@@ -139,7 +139,10 @@ class FileKeptLists:
     async def save(
         self, name: str, items: Sequence[Mapping[str, Any]], *, as_of: float = 0.0
     ) -> None:
-        """Keep items; durable on return. One process has a directory, and asks in order."""
+        """Keep items; durable on return. One process has a directory, and saves one by one."""
+        before = await self.as_of(name)
+        if before is not None and before > as_of:
+            return
         await anyio.to_thread.run_sync(self._save, name, encode_list(name, items, as_of))
         self._times[name] = as_of
 
