@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ahnotify.sending._content import view
 from ahnotify.templates._builtin import BuiltinRenderer
-from ahnotify.templates._context import InstantContext, RuleView
-from ahnotify.testing import incident
+from ahnotify.templates._context import DigestContext, InstantContext, RuleView
+from ahnotify.testing import NOW, incident
 from ahwire.notification import Severity
 
 RULE = RuleView(name="Alerts", company="Acme Ltd")
@@ -187,6 +187,28 @@ def test_the_lines_of_each_kind(renderer, event_type, payload, lines):
     text = told(renderer, event_type, payload).text
     assert lines <= {" ".join(line.split()) for line in text.splitlines()}
     assert "alert_state" not in text
+
+
+def test_a_digest_tells_alerts_apart(renderer):
+    mounts = ("/", "/var")
+    payloads = [OPENED | {"series_key": f'ah_disk{{mount="{mount}"}}'} for mount in mounts]
+    context = DigestContext(
+        events=[view(incident(event_type="alert_opened", payload=one)) for one in payloads],
+        events_count=2,
+        rendered_events_count=2,
+        hidden_events_count=0,
+        missing_event_ids=[],
+        events_audit_url="",
+        overflow=False,
+        supplement=False,
+        period_start=NOW,
+        period_end=NOW,
+        rule=RULE,
+    )
+    text = renderer.render(context).text
+    for mount in mounts:
+        told_once = f'Alert disk-full opened on web-1: ah_disk{{mount="{mount}"}} is 95, above 90'
+        assert text.count(f"{told_once} (warning)\n") == 1
 
 
 def test_without_the_rules_word_the_severity_is_the_incidents(renderer):
