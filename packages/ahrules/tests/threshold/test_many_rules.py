@@ -238,6 +238,22 @@ def test_a_rule_that_raises_stops_no_other(limited, rule, begin, agg):
     assert (found.bound, found.error) == (None, "ZeroDivisionError('float division by zero')")
 
 
+@pytest.mark.parametrize("agg", [{}, {"agg": "max", "agg_seconds": 60}])
+def test_a_rule_that_raises_at_a_point_of_before_stops_no_other(limited, rule, begin, agg):
+    """What raised when the point was judged raises after a restart as well."""
+    evaluator = limited([rule(rule_id=name, for_seconds=20, **agg) for name in "abc"])
+    evaluator.observe("web-1", core(0), begin, 95)
+
+    def broken(value, threshold):
+        raise ZeroDivisionError("float division by zero")
+
+    evaluator._registry.book.rules["b"].compare = broken
+    evaluator.remember("web-1", core(0), begin + 10, 97)
+    assert evaluator.drops == {"rule_failed": 1}
+    told = evaluator.observe("web-1", core(0), begin + 20, 96)
+    assert [(one.rule_id, one.peak_value) for one in told] == [("a", 97), ("c", 97)]
+
+
 class _Broken(Watch):
     __slots__ = ()
 

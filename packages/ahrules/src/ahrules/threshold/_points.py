@@ -78,10 +78,13 @@ class Points:
         tracked.away = 0.0
         for watch in tracked.watches:
             seen = value
-            if watch.window is not None:
-                seen = _aggregate(registry, watch, watch.window, ts, value)
-            if not isnan(seen):
-                watch.remember(seen)
+            try:
+                if watch.window is not None:
+                    seen = _aggregate(registry, watch, watch.window, ts, value)
+                if not isnan(seen):
+                    watch.remember(seen)
+            except Exception as error:  # noqa: BLE001 - it raised when it judged the point, too
+                registry.note_failed(tracked, watch.rule, error)
 
 
 def _add_late(tracked: Tracked, ts: float, value: float) -> None:
