@@ -115,6 +115,22 @@ def test_rules_that_meet_nothing_are_asked_up_to_a_bound(limited, rule, begin):
     assert (found.reason, found.rule_id, found.bound) == ("series_rules_max", "r00010", 10)
 
 
+def test_what_is_left_out_is_counted_when_the_series_comes_and_not_with_each_try(
+    limited, rule, begin
+):
+    nobody = [{"label": "core", "op": "ne", "value": "0"}]
+    rules = [rule(rule_id="first"), *many(rule, 50, matchers=nobody)]
+    evaluator = limited(rules, rule_series_max=1, series_rules_max=10)
+    for server in ("web-1", "web-2"):
+        evaluator.observe(server, core(0), begin, 5)
+    counted = {"rule_series_max": 1, "series_rules_max": 2}
+    assert evaluator.drops == counted
+    evaluator.forget("web-1", begin + 5)
+    evaluator.tick(begin + 10)
+    assert evaluator.state("first", "web-2", core(0).key) is not None
+    assert evaluator.drops == counted
+
+
 def test_rules_of_other_servers_and_label_values_are_not_even_asked(limited, rule, begin):
     of_servers = [rule(rule_id=f"s{n}", servers=[f"web-{n}"]) for n in range(1_000)]
     of_cores = [

@@ -104,8 +104,8 @@ class Registry:
     ) -> None:
         """Let those of the rules watch the series that meet it and do not yet.
 
-        Of those that cannot, for want of room, the first is told of; where there is no room for any
-        more, the others are not asked.
+        Of those that cannot, for want of room, the first is told of where it `counts`. Where there
+        is no room for any more, the others are not asked.
         """
         bounds = self.bounds
         watches = tracked.watches
@@ -115,7 +115,8 @@ class Registry:
             if rule.rule.rule_id in watched:
                 continue
             if asked >= bounds.series_rules_max:
-                self.leave_unjudged("series_rules_max", tracked, rule, bounds.series_rules_max)
+                if counts:
+                    self.leave_unjudged("series_rules_max", tracked, rule, bounds.series_rules_max)
                 break
             asked += 1
             if not rule.meets(tracked.server, tracked.series):
