@@ -32,9 +32,10 @@ judgement, so that a group names all that are known when it forms:
   when its silence ends, and its agent.down comes with the reason `silence_ended`.
 - The same event again changes nothing and goes out as before.
 
-So while an agent is down, people are told of it once: by its own agent.down before the group, or by
-the group's list (by its number, from the 1,001st member on); and once more by its own agent.down
-with the reason `group_ended` when the group ends first.
+So while an agent is down, people are told of it: by its own agent.down before the group, and by the
+group's list (by its number, from the 1,001st member on), of which the latter alone tells who went
+down later; and once more by its own agent.down with the reason `group_ended` when the group ends
+first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -324,7 +325,7 @@ class _Work:
 
     def _join(self, members: Members) -> Members:
         """Hide the events of those of them who went down in this step."""
-        joined = dict(members)
+        joined = copied(members)
         for agent, places in self._fresh.items():
             if agent in joined:
                 joined[agent] = attrs.evolve(joined[agent], told=False)

@@ -115,8 +115,8 @@ class ThresholdRule(JsonContract):
         op: how a value is compared with the threshold; what holds is an alert.
         threshold: any number that a double holds, as is `resolve_threshold`.
         resolve_threshold: where an alert ends; None: at the threshold.
-        for_seconds: how long the condition must hold; 0: not at all.
-        keep_firing_seconds: how long an alert stays after the condition is over; 0: not at all.
+        for_seconds: how long the condition must hold; 0: one point does.
+        keep_firing_seconds: how long an alert stays after the condition is over; 0: ends at once.
         severity: of its events.
         reminder_seconds: how often an alert is told again, from 1 on; None: never.
         no_data: what silence of a series means.

@@ -86,7 +86,7 @@ class GroupDownSettings(JsonContract):
     Attributes:
         enabled: whether it becomes one at all.
         min: agents that must be down.
-        ratio: part of the company's agents that must be down, above 0 and at most 1.
+        ratio: part of the company's agents that must be down, 0 to 1.
         window_seconds: within which they must have gone down.
     """
 
