@@ -189,6 +189,12 @@ def test_the_lines_of_each_kind(renderer, event_type, payload, lines):
     assert "alert_state" not in text
 
 
+def test_a_label_named_as_one_of_flapping_is_told_of_other_alerts(renderer):
+    labels = {"alert_state": "CA", "flap_changes": "none"}
+    text = told(renderer, "alert_opened", OPENED | {"labels": labels}).text
+    assert 'alert_state="CA", flap_changes="none"' in text
+
+
 def test_a_digest_tells_alerts_apart(renderer):
     mounts = ("/", "/var")
     payloads = [OPENED | {"series_key": f'ah_disk{{mount="{mount}"}}'} for mount in mounts]

@@ -15,7 +15,8 @@ _NAME_CHARS_MAX: Final = 64
 _LABELS_MAX: Final = 16
 _AGENTS_MAX: Final = 20
 _DURATION_SECONDS_MAX: Final = 100 * 366 * 86_400.0
-_ALERT_TYPES: Final = "alert_"
+_ALERT_PREFIX: Final = "alert_"
+_FLAP_TYPES: Final = frozenset({"alert_flapping", "alert_settled"})
 _GROUP_TYPES: Final = frozenset({"group_down", "group_up"})
 #: What the flapping of an alert puts among its labels; told in lines of its own.
 _OF_FLAPPING: Final = frozenset({"alert_state", "flap_changes"})
@@ -25,18 +26,20 @@ _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 def alert_view(event_type: str, payload: Mapping[str, Any]) -> AlertView | None:
     """What texts say of an alert; None when the event is none, or names no rule."""
     rule_id = text(payload.get("rule_id"))
-    if not event_type.startswith(_ALERT_TYPES) or not rule_id:
+    if not event_type.startswith(_ALERT_PREFIX) or not rule_id:
         return None
     key = payload.get("series_key")
     key = key if isinstance(key, str) else ""
     labels = _labels(payload)
+    flaps = event_type in _FLAP_TYPES
+    hidden = _OF_FLAPPING if flaps else frozenset[str]()
     value, threshold = _number(payload.get("value")), _number(payload.get("threshold"))
     peak = _number(payload.get("peak_value"))
-    state = labels.get("alert_state") if event_type in {"alert_flapping", "alert_settled"} else None
+    state = labels.get("alert_state") if flaps else None
     return AlertView(
         rule_id=rule_id,
         series=line(key, _SERIES_CHARS_MAX),
-        labels=_labels_line({k: v for k, v in labels.items() if k not in _OF_FLAPPING}, key),
+        labels=_labels_line({k: v for k, v in labels.items() if k not in hidden}, key),
         value=_written(value, threshold),
         relation=_relation(value, threshold),
         peak=_written(peak, threshold),
