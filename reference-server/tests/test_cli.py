@@ -429,6 +429,19 @@ def test_the_directory_of_a_demo_leads_to_that_of_its_server(cli, tmp_path, with
     assert "disk-full" in found.stdout
 
 
+def test_a_command_whose_output_is_closed_ends_with_its_own_code(tmp_path):
+    state = {"AHC_STATE_DIR": str(tmp_path / "none")}
+    for arguments, code in ((["settings"], 0), (["--version"], 0), (["hub", "events", "list"], 5)):
+        done = subprocess.run(
+            ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "ah_server", *arguments],
+            env={**os.environ, **state},
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+
+
 def test_a_reader_who_goes_away_ends_a_command_quietly(tmp_path, with_events):
     with_events(*(told_event(number) for number in range(1, 150)))
     for arguments in (["hub", "events", "list", "--json"], ["settings"], ["--help"]):

@@ -31,6 +31,9 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `ah-server`; returns its exit code."""
+    if sys.stdout is None:
+        # Started with `>&-`. A file of ours must not come to be descriptor 1 either.
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")
     try:
         try:
             return _run(arguments)
