@@ -32,8 +32,8 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `ah-server`; returns its exit code."""
     if sys.stdout is None:
-        # Started with `>&-`. A file of ours must not come to be descriptor 1 either.
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")
+        # Started with `>&-`. Open until the end, so that no file of ours comes to be descriptor 1.
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     try:
         try:
             return _run(arguments)
