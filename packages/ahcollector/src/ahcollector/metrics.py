@@ -139,8 +139,9 @@ TSDB_REWRITTEN = _counter(
 )
 TSDB_BATCHES_DROPPED = _counter(
     "ahc_tsdb_batches_dropped_total",
-    "Batches that were not stored, by reason: refused (by the store, for good) or unexpected (five "
-    "times), both set aside as dead; or deleted (their server was deleted since they came).",
+    "Batches that were not stored, by reason: refused (by the store, for good) or unexpected (the "
+    "store raised five times), both set aside as dead; or deleted (their server was deleted since "
+    "they came).",
     "reason",
 )
 DEPARTURES_DROPPED = _counter(
