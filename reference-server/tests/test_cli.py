@@ -1,7 +1,6 @@
 """Every wrong setting, taken port or unusable directory: a sentence, and the documented code."""
 
 import json
-import logging
 import os
 import re
 import signal
@@ -33,13 +32,8 @@ class Done:
 def cli(tmp_path, monkeypatch, capsys):
     """Runs a command in this process, with the state under tmp_path and every port free."""
 
-    root = logging.getLogger()
-
     def run(*arguments, **environment):
         with monkeypatch.context() as patch:
-            # `run` sends the log to this test's captured output, which later tests must not meet.
-            patch.setattr(root, "handlers", list(root.handlers))
-            patch.setattr(root, "level", root.level)
             clean_environment(patch)
             state = {"AHC_STATE_DIR": str(tmp_path / "state")}
             for name, value in {**FREE, **state, **environment}.items():

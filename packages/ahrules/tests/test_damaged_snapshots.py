@@ -236,7 +236,8 @@ def damaged(draw):
             inner = inner[step]
         what = draw(st.sampled_from(["put", "put", "double", "drop", "swap"]))
         if what == "put" or not way:
-            inner[last] = draw(absurd)
+            # A copy: what is damaged further must not be what other examples draw.
+            inner[last] = copy.deepcopy(draw(absurd))
         elif what == "drop":
             del inner[last]
         elif what == "double" and isinstance(inner, list):

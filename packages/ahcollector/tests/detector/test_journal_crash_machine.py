@@ -1,8 +1,8 @@
 """C18: the same crashes where decisions are in a journal, and the snapshot comes later."""
 
 import pytest
+from agents_crashes import BOUNDS, CrashMachine, StagedCrashMachine, life
 from lit_fuse import InjectedError
-from test_crash_machine import BOUNDS, CrashMachine, StagedCrashMachine, life
 
 from ahcollector.presence._journal import JournalFile, with_journal
 from ahcollector.presence._snapshot import PresenceImage
