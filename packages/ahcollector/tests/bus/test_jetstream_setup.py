@@ -93,7 +93,7 @@ async def test_a_buffer_that_nats_has_no_room_for_is_refused(nats_buses):
 
 async def test_entries_that_no_message_may_be_as_large_as_are_refused(nats_buses):
     bus = nats_buses(entry_bytes_max=1_048_000)
-    with pytest.raises(BusError, match=r"takes messages of 1048576 bytes.*lower bus\.entry_bytes"):
+    with pytest.raises(BusError, match=r"takes messages of 1048576 bytes.*lower entry_bytes_max"):
         await bus.check()
 
 

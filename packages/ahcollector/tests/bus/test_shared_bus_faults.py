@@ -220,7 +220,7 @@ async def test_a_worker_that_was_paused_beyond_its_lease_acknowledges_nothing_of
     # Both live: the shards are shared again, and what changes hands is handed over once more.
     await anyio.sleep(1)
     assert await stage.left() == 200
-    one_owner(stage.ledger())
+    one_owner(stage.ledger(), pauses=1)
 
 
 async def test_a_worker_paused_in_its_handlers_wakes_up_and_its_acknowledgements_are_refused(stage):
@@ -240,7 +240,7 @@ async def test_a_worker_paused_in_its_handlers_wakes_up_and_its_acknowledgements
     # Its handlers return at once, and it acknowledges. What it is given anew takes longer.
     await anyio.sleep(1.0)
     assert await stage.left() == in_hand
-    one_owner(stage.ledger())
+    one_owner(stage.ledger(), pauses=1)
 
 
 async def test_workers_killed_and_paused_at_random_lose_nothing_and_never_own_together(stage):
@@ -264,7 +264,7 @@ async def test_workers_killed_and_paused_at_random_lose_nothing_and_never_own_to
     await stage.until_all_came(3 * TAKE_OVER_SECONDS)
     lines = stage.ledger()
     in_order(lines)
-    one_owner(lines)
+    one_owner(lines, pauses=4)
     await stage.until_empty()
 
 
