@@ -168,8 +168,8 @@ async def test_units_that_were_left_are_bounded_and_the_oldest_go(bounds):
     assert [key.company_id for key in there.engines[0]._slots] == ["co-2", "co-3"]
 
 
-async def test_decision_that_was_not_stored_outlives_the_lease():
-    """The store fails beyond patience, batches pass, and the shard is lost and won again."""
+async def one_unstored():
+    """Processes of which the first one acknowledged what opens an alert, and could not store it."""
     there = Processes(rule())
     there.give(0)
     await there.tick()
@@ -180,6 +180,12 @@ async def test_decision_that_was_not_stored_outlives_the_lease():
         await there.show(0, 60)
     there.world.clock.advance(60)
     await there.show(0, 60)
+    return there
+
+
+async def test_decision_that_was_not_stored_outlives_the_lease():
+    """The store fails beyond patience, batches pass, and the shard is lost and won again."""
+    there = await one_unstored()
     there.give(None)
     await there.tick()
     await there.tick(1_000)
@@ -196,16 +202,7 @@ async def test_decision_that_was_not_stored_outlives_the_lease():
 @pytest.mark.parametrize("is_stop", [False, True])
 async def test_decision_that_another_owner_makes_void_is_counted(caplog, is_stop):
     """It was acknowledged, never stored, and another process owns the alert by now."""
-    there = Processes(rule())
-    there.give(0)
-    await there.tick()
-    await there.show(0, 40)
-    there.world.store.fails = True
-    there.world.clock.advance(1)
-    with pytest.raises(TemporaryStoreError):
-        await there.show(0, 60)
-    there.world.clock.advance(60)
-    await there.show(0, 60)
+    there = await one_unstored()
     there.give(1)
     there.world.store.fails = False
     await there.engines[1].tick()

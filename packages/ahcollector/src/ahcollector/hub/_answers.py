@@ -33,15 +33,23 @@ from ahrules import FieldError, SilenceError
 from ahwire import AgentRecord, DecodeError, parse_retry_after
 from ahwire.hub import AgentPage, Silence
 
-__all__ = ["failure", "read_page", "read_record", "read_silences"]
+__all__ = [
+    "CLIENT_FAULTS",
+    "FENCED",
+    "TEMPORARY_FAULTS",
+    "failure",
+    "read_page",
+    "read_record",
+    "read_silences",
+]
 
 _log = logging.getLogger("ahcollector.hub")
 
-_FENCED = 412
+FENCED = 412
 _SHOWN_CHARS = 40
 _DIGITS_MAX = 400
-_CLIENT_FAULTS = range(400, 500)
-_TEMPORARY = frozenset({401, 403, 408, 429})
+CLIENT_FAULTS = range(400, 500)
+TEMPORARY_FAULTS = frozenset({401, 403, 408, 429})
 _OUR_TOKEN = frozenset({401, 403})
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -64,9 +72,9 @@ def failure(
         error = fields.get("error")
         code = _clean_code(error.get("code") if isinstance(error, dict) else error)
     text = f"hub answered {status}{f' {code}' if code else ''} to {call}"
-    if status == _FENCED:
+    if status == FENCED:
         return _fenced(text, fields.get("newest"))
-    refused = status in _CLIENT_FAULTS and status not in _TEMPORARY
+    refused = status in CLIENT_FAULTS and status not in TEMPORARY_FAULTS
     if refused and code is not None:
         return PermanentHubError(f"{text}: a retry cannot help", status=status, code=code)
     hint = ": check the hub's token" if status in _OUR_TOKEN else ""
